@@ -1,0 +1,148 @@
+"""Attention over a frozen prefix and a masked tail, merged by log-sum-exp.
+
+One function, registered with transformers' ``AttentionInterface``, serves prefill, question, tree
+verification and one-token steps of every model family. Its state arrives as one keyword argument of
+the text model's forward (``vidcap=AttentionStep``), so no model file, mask function or ``Cache``
+object is touched. The function writes keys and values itself.
+
+For a query row q, the prefix gives output o1 with log-sum-exp l1, the tail o2 with l2; the softmax
+over both is (o1 e^l1 + o2 e^l2) / (e^l1 + e^l2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from vidcap.engine.kv import KVCache
+
+#: Name under which the function is registered. It must contain neither "flash" nor "sdpa" nor "/":
+#: transformers attaches meanings to those.
+ATTENTION_NAME = "vidcap_split"
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionStep:
+    """State of one forward pass, the same for all layers.
+
+    Attributes:
+        kv: where keys and values live.
+        slots: Long[q] tail rows that this pass writes; None for the prefill of the prefix.
+        rows: tail rows that may be attended to (committed rows and those of this pass).
+        bias: additive mask [b, 1, group * q, rows] in the model's dtype, 0 or -inf, None where
+            every row of the tail is visible to every query.
+    """
+
+    kv: KVCache
+    slots: Tensor | None = None
+    rows: int = 0
+    bias: Tensor | None = None
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Softmax attention and its log-sum-exp.
+
+    Args:
+        query: [b, kv_heads, rows, d]; the query heads that share a key head are stacked as rows.
+        key, value: [b, kv_heads, n, d], n at least 1.
+        scale: factor on the scores.
+        bias: additive mask [b, 1, rows, n] or None; no row may be masked completely.
+
+    Returns:
+        output [b, kv_heads, rows, d] in the query's dtype, and lse [b, kv_heads, rows] in float32.
+    """
+    if query.device.type == "cpu":
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, 0.0, False, attn_mask=bias, scale=scale
+        )
+    return attend_reference(query, key, value, scale, bias)
+
+
+def attend_reference(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The same as :func:`attend` in plain matrix products; runs on every device and dtype."""
+    scores = torch.matmul(query, key.transpose(-1, -2)).float() * scale
+    if bias is not None:
+        scores = scores + bias
+    lse = torch.logsumexp(scores, dim=-1)
+    weights = torch.exp(scores - lse.unsqueeze(-1)).to(value.dtype)
+    return torch.matmul(weights, value), lse
+
+
+def merge(out1: Tensor, lse1: Tensor, out2: Tensor, lse2: Tensor) -> Tensor:
+    """Join two partial attentions over disjoint keys; shapes as :func:`attend` returns them."""
+    share = torch.sigmoid(lse2 - lse1).unsqueeze(-1)
+    return torch.lerp(out1.float(), out2.float(), share).to(out1.dtype)
+
+
+def split_attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    vidcap: AttentionStep | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """The attention function that transformers calls in every text layer.
+
+    Without a step it is transformers' own SDPA function, so ``generate`` works on the same model.
+
+    Returns:
+        output [b, q, heads, d] and None in place of attention weights.
+    """
+    if vidcap is None:
+        return _without_step(
+            module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs
+        )
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    layer: int = module.layer_idx  # type: ignore[assignment]
+    if vidcap.slots is None:
+        vidcap.kv.freeze(layer, key, value)
+        grouped = query.shape[1] != key.shape[1]
+        out = functional.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=scale, enable_gqa=grouped
+        )
+        return out.transpose(1, 2), None
+    vidcap.kv.write(layer, vidcap.slots, key, value)
+    return _attend_split(query, vidcap, layer, scale), None
+
+
+def _attend_split(query: Tensor, step: AttentionStep, layer: int, scale: float) -> Tensor:
+    batch, heads, rows, dim = query.shape
+    spec, tail = step.kv.spec, step.kv.tail[layer, ..., : step.rows, :]
+    packed = query.reshape(batch, spec.kv_heads, spec.group * rows, dim)
+    out, lse = attend(packed, tail[0], tail[1], scale, step.bias)
+    if step.kv.prefix_length:
+        prefix_key, prefix_value = step.kv.prefix[layer]
+        prefix_out, prefix_lse = attend(packed, prefix_key, prefix_value, scale)
+        out = merge(prefix_out, prefix_lse, out, lse)
+    return out.reshape(batch, heads, rows, dim).transpose(1, 2)
+
+
+def _without_step(
+    module: torch.nn.Module, query: Tensor, key: Tensor, *args: Any, **kwargs: Any
+) -> tuple[Tensor, None]:
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    mask = args[1]
+    if mask is None and query.shape[2] > 1 and query.shape[2] != key.shape[2]:
+        raise ValueError("several rows against a longer cache need a mask: pass a 4-D one")
+    return sdpa_attention_forward(module, query, key, *args, **kwargs)
+
+
+def register() -> None:
+    """Make :data:`ATTENTION_NAME` known to transformers; calling it again changes nothing."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(ATTENTION_NAME, split_attention)

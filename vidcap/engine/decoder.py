@@ -1,0 +1,118 @@
+"""One model with its keys and values: prefill, append, run a tree, commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from vidcap.engine.attention import AttentionStep
+from vidcap.engine.kv import KVCache
+from vidcap.engine.model import EncodedPrefix, LanguageModel
+from vidcap.engine.positions import text_positions
+from vidcap.engine.tree import Tree
+from vidcap.engine.verify.base import Accepted
+
+
+class Decoder:
+    """A model and the state of one sequence in it; target and draft are both one of these."""
+
+    def __init__(self, model: LanguageModel, prefix: EncodedPrefix, kv: KVCache):
+        self.model = model
+        self.prefix = prefix
+        self.kv = kv
+        self._planes = prefix.position_ids.shape[0] if prefix.position_ids.dim() == 3 else 1
+
+    @staticmethod
+    def prefill(model: LanguageModel, prefix: EncodedPrefix) -> Decoder:
+        """Run the prefix through the model once and freeze its keys and values."""
+        kv = KVCache(model.kv_spec, prefix.ids.shape[0], tail_rows=1)
+        model.forward(prefix.embeds, prefix.position_ids, AttentionStep(kv))
+        return Decoder(model, prefix, kv)
+
+    def fork(self, tail_rows: int) -> Decoder:
+        """A decoder on the same prefix with an empty tail of at least `tail_rows` rows."""
+        return Decoder(self.model, self.prefix, self.kv.fork(tail_rows))
+
+    def append(self, ids: Tensor) -> Tensor:
+        """Run Long[b, n] text ids behind the committed rows and commit them.
+
+        Returns:
+            last hidden states [b, n, d].
+        """
+        count = ids.shape[1]
+        order = torch.arange(count, device=ids.device)
+        mask = order[:, None] >= order[None, :]
+        hidden = self.run(ids, order[None], mask[None])
+        self.kv.append_committed(count)
+        return hidden
+
+    def run(self, ids: Tensor, depths: Tensor, mask: Tensor, offset: int = 0) -> Tensor:
+        """Run tree nodes without committing them.
+
+        Args:
+            ids: Long[b, q] tokens of the nodes.
+            depths: Long[b, q]; a node's position is the committed length + its depth.
+            mask: bool[b, q, offset + q] which uncommitted rows each node sees, itself included.
+                The first `offset` columns are rows that earlier calls of this round wrote.
+            offset: uncommitted rows already written; this call writes behind them.
+
+        Returns:
+            last hidden states [b, q, d].
+        """
+        device = self.kv.spec.device
+        length, count = self.kv.length, ids.shape[1]
+        begin = length + offset
+        if begin + count > self.kv.capacity:
+            raise ValueError(f"{begin + count} rows in a tail of {self.kv.capacity}")
+        step = AttentionStep(
+            kv=self.kv,
+            slots=torch.arange(begin, begin + count, device=device),
+            rows=begin + count,
+            bias=self._bias(mask.to(device)),
+        )
+        positions = text_positions(
+            self.prefix.suffix_start, depths.to(device) + length, self._planes
+        )
+        return self.model.forward(self.model.embed(ids.to(device)), positions, step)
+
+    def commit(self, rows: Sequence[int]) -> None:
+        """Keep these uncommitted rows, in order, and forget the others."""
+        self.kv.commit(rows)
+
+    def _bias(self, mask: Tensor) -> Tensor | None:
+        batch, count, columns = mask.shape
+        if count == 1 and columns == 1:
+            return None
+        dtype, length = self.kv.spec.dtype, self.kv.length
+        bias = torch.zeros(batch, 1, count, length + columns, dtype=dtype, device=mask.device)
+        bias[:, 0, :, length:].masked_fill_(~mask, -torch.inf)
+        return bias.repeat(1, 1, self.kv.spec.group, 1)
+
+
+class TargetDecoder:
+    """The target behind its prompt, as the loop drives it."""
+
+    def __init__(self, decoder: Decoder, suffix_ids: Tensor):
+        """Runs the question.
+
+        Args:
+            decoder: the target behind the frozen prefix.
+            suffix_ids: Long[b, n] prompt tokens behind the last visual token, n at least 1.
+        """
+        self._decoder = decoder
+        self._last_hidden = decoder.append(suffix_ids)[:, -1:]
+
+    def prompt_logits(self) -> Tensor:
+        """Logits [b, 1, V] behind the prompt's last token."""
+        return self._decoder.model.logits(self._last_hidden)
+
+    def verify(self, tree: Tree) -> Tensor:
+        """Logits [b, n, V] behind every node; no host synchronisation."""
+        hidden = self._decoder.run(tree.tokens, tree.depths, tree.mask)
+        return self._decoder.model.logits(hidden)
+
+    def commit(self, accepted: Accepted) -> None:
+        """Keep the rows of the accepted nodes."""
+        self._decoder.commit(accepted.nodes)

@@ -1,0 +1,53 @@
+"""The drafter's side of a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from vidcap.engine.tree import ROOT_ONLY, Tree
+from vidcap.engine.verify.base import Accepted
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a drafter hands to the target.
+
+    Attributes:
+        tree: the drafted tree; the root alone when nothing is drafted.
+        probs: float32 [b, n, V] the draft's distribution behind each node, None for drafts that
+            were chosen and not sampled.
+    """
+
+    tree: Tree
+    probs: Tensor | None = None
+
+    @property
+    def drafted(self) -> int:
+        """Number of drafted tokens per row."""
+        return self.tree.size - 1
+
+
+class Drafter(Protocol):
+    """Proposes continuations of the committed text."""
+
+    def propose(self, root: Tensor) -> Proposal:
+        """Draft behind `root` (Long[b, 1]), the newest committed token."""
+        ...
+
+    def commit(self, proposal: Proposal, accepted: Accepted) -> None:
+        """Learn what became of the proposal."""
+        ...
+
+
+class NoDraft:
+    """Proposes nothing: plain decoding, one token per target call."""
+
+    def propose(self, root: Tensor) -> Proposal:
+        """See :class:`Drafter`."""
+        return Proposal(ROOT_ONLY.with_tokens(root))
+
+    def commit(self, proposal: Proposal, accepted: Accepted) -> None:
+        """Nothing to keep."""

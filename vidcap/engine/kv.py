@@ -1,0 +1,81 @@
+"""Keys and values of a sequence: a frozen prompt prefix and a small tail behind it.
+
+The prefix (system text and all visual tokens) never changes after its prefill, so it is kept as it
+came and can be shared by several questions. The tail has a fixed size and holds the question, the
+generated tokens and, behind the committed rows, the nodes of the tree under verification. Rolling
+back means leaving the length as it is; committing a tree path gathers its rows inside the tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from vidcap.engine.model import KVSpec
+
+_ALIGNMENT = 64
+
+
+class KVCache:
+    """The keys and values of one request.
+
+    Attributes:
+        prefix: per layer a pair ([b, kv_heads, P, head_dim], same), empty before the prefill.
+        tail: [layers, 2, b, kv_heads, capacity, head_dim]; zeros where nothing was written, because
+            a NaN in a masked row would survive the product with a zero probability.
+        length: committed rows of the tail. All rows of a batch share it for now; the tensors
+            already keep their batch dimension.
+    """
+
+    def __init__(self, spec: KVSpec, batch: int, tail_rows: int):
+        self.spec = spec
+        self.prefix: list[tuple[Tensor, Tensor]] = []
+        capacity = -(-tail_rows // _ALIGNMENT) * _ALIGNMENT
+        shape = (spec.layers, 2, batch, spec.kv_heads, capacity, spec.head_dim)
+        self.tail = torch.zeros(shape, dtype=spec.dtype, device=spec.device)
+        self.length = 0
+
+    @property
+    def prefix_length(self) -> int:
+        """P, the rows of the frozen prefix."""
+        return self.prefix[0][0].shape[2] if self.prefix else 0
+
+    @property
+    def capacity(self) -> int:
+        """Rows the tail can hold."""
+        return self.tail.shape[4]
+
+    def freeze(self, layer: int, key: Tensor, value: Tensor) -> None:
+        """Store a layer's prefix. Layers arrive in order; key and value are [b, kv_heads, P, d]."""
+        if layer != len(self.prefix):
+            raise ValueError(f"prefix of layer {layer} after {len(self.prefix)} layers")
+        self.prefix.append((key.contiguous(), value.contiguous()))
+
+    def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
+        """Write key and value [b, kv_heads, q, d] into the tail rows `slots` (Long[q])."""
+        self.tail[layer, 0].index_copy_(2, slots, key)
+        self.tail[layer, 1].index_copy_(2, slots, value)
+
+    def append_committed(self, rows: int) -> None:
+        """Commit the next `rows` rows, which have just been written in order."""
+        if self.length + rows > self.capacity:
+            raise ValueError(f"tail of {self.capacity} rows is full")
+        self.length += rows
+
+    def commit(self, rows: Sequence[int]) -> None:
+        """Keep the uncommitted rows `rows` (ascending offsets behind `length`), drop the rest."""
+        start, count = self.length, len(rows)
+        if list(rows) != list(range(count)):
+            index = torch.tensor(rows, device=self.tail.device) + start
+            self.tail[..., start : start + count, :] = self.tail.index_select(4, index)
+        self.append_committed(count)
+
+    def fork(self, tail_rows: int) -> KVCache:
+        """A cache that shares this one's prefix and starts with an empty tail of its own."""
+        other = KVCache(self.spec, self.tail.shape[2], tail_rows)
+        other.prefix = self.prefix
+        return other

@@ -1,0 +1,112 @@
+"""The loop: draft, verify, accept, commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from vidcap.engine.draft.base import Drafter
+from vidcap.engine.logits import LogitsStack
+from vidcap.engine.stats import Stats
+from vidcap.engine.tree import ROOT_ONLY, Tree
+from vidcap.engine.verify.base import Accepted, Verifier
+
+
+FinishReason = Literal["stop", "length", "interrupted"]
+
+
+class Target(Protocol):
+    """The model that has the last word, behind its prompt."""
+
+    def prompt_logits(self) -> Tensor:
+        """Logits [b, 1, V] behind the prompt's last token."""
+        ...
+
+    def verify(self, tree: Tree) -> Tensor:
+        """Logits [b, n, V] behind every node of a tree, from one forward pass."""
+        ...
+
+    def commit(self, accepted: Accepted) -> None:
+        """Keep the accepted nodes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop: after `max_tokens` tokens, or with the first of `stop_ids` (it is emitted)."""
+
+    max_tokens: int
+    stop_ids: frozenset[int] = frozenset()
+
+    def cut(
+        self, tokens: tuple[int, ...], generated: int
+    ) -> tuple[tuple[int, ...], FinishReason | None]:
+        """The tokens that count after `generated` earlier ones, and why to stop, if at all."""
+        room = self.max_tokens - generated
+        for index, token in enumerate(tokens[:room]):
+            if token in self.stop_ids:
+                return tokens[: index + 1], "stop"
+        return tokens[:room], "length" if len(tokens) >= room else None
+
+
+@dataclass(slots=True)
+class Generation:
+    """A running generation; iterate over it to get the accepted tokens, round by round.
+
+    ``finish_reason`` is None while it runs, then ``stop``, ``length`` or ``interrupted``.
+    """
+
+    target: Target
+    drafter: Drafter
+    verifier: Verifier
+    stack: LogitsStack
+    limits: Limits
+    stats: Stats
+    should_stop: Callable[[], bool] = lambda: False
+    finish_reason: FinishReason | None = None
+
+    @torch.inference_mode()
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
+        """Yields the new tokens of each round; the very first token comes from the prompt alone."""
+        tokens = self._take(self._first())
+        yield tokens
+        while self.finish_reason is None:
+            if self.should_stop():
+                self.finish_reason = "interrupted"
+                return
+            with self.stats.timer("decode"):
+                tokens = self._round(tokens[-1])
+            yield tokens
+
+    def _round(self, newest: int) -> tuple[int, ...]:
+        with self.stats.timer("draft"):
+            proposal = self.drafter.propose(self._row(newest))
+        with self.stats.timer("verify"):
+            accepted = self._judge(proposal.tree, self.target.verify(proposal.tree))
+        self.target.commit(accepted)
+        self.drafter.commit(proposal, accepted)
+        tokens = self._take(accepted.tokens)
+        self.stats.count_round(proposal.drafted, min(len(accepted.tokens) - 1, len(tokens)))
+        return tokens
+
+    def _first(self) -> tuple[int, ...]:
+        # The prompt's last token plays the root: it is in the history already.
+        tree = ROOT_ONLY.with_tokens(self.stack.last_prompt_id)
+        return self._judge(tree, self.target.prompt_logits()).tokens
+
+    def _judge(self, tree: Tree, logits: Tensor) -> Accepted:
+        scores = self.stack.process(logits, tree.tokens, tree.mask)
+        return self.verifier.judge(tree, scores).read()[0]
+
+    def _take(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        kept, self.finish_reason = self.limits.cut(tokens, self.stats.generated)
+        self.stats.generated += len(kept)
+        self.stack.commit(self._row(*kept))
+        return kept
+
+    def _row(self, *tokens: int) -> Tensor:
+        return torch.tensor([tokens], device=self.stack.device)

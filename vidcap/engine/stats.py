@@ -1,0 +1,66 @@
+"""Counters and timers of one request; the loop and its parts report here."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Stats:
+    """What happened in one request.
+
+    Attributes:
+        synchronize: waits for a device before a timer is read; None where calls are synchronous.
+        seconds: wall time per stage (``vision``, ``target_prefill``, ``draft_prefill``, ``draft``,
+            ``verify``, ``decode``).
+        rounds: target calls of the decode loop, the prefill's not among them.
+        drafted: drafted tokens handed to the target.
+        accepted: drafted tokens that were committed to the output.
+        histogram: how many rounds accepted 0, 1, 2 ... drafts.
+        generated: tokens of the output, the first one (from the prefill) included.
+    """
+
+    synchronize: Callable[[], None] | None = None
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    histogram: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    generated: int = 0
+
+    @contextmanager
+    def timer(self, stage: str) -> Iterator[None]:
+        """Add the time spent inside to `stage`."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self.synchronize is not None:
+                self.synchronize()
+            self.seconds[stage] += time.perf_counter() - begin
+
+    def count_round(self, drafted: int, accepted: int) -> None:
+        """Note one target call with its drafted and accepted tokens."""
+        self.rounds += 1
+        self.drafted += drafted
+        self.accepted += accepted
+        self.histogram[accepted] += 1
+
+    @property
+    def mean_accepted_drafts(self) -> float | None:
+        """Accepted drafts per round, without the bonus token."""
+        return self.accepted / self.rounds if self.rounds else None
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """Tokens per target call of the decode loop, the bonus token included."""
+        return (self.generated - 1) / self.rounds if self.rounds else None
+
+    @property
+    def draft_acceptance_rate(self) -> float | None:
+        """Accepted share of the drafted tokens."""
+        return self.accepted / self.drafted if self.drafted else None

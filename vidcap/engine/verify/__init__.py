@@ -1,0 +1,6 @@
+"""Who judges the drafts."""
+
+from vidcap.engine.verify.base import Accepted, Verdict, Verifier
+from vidcap.engine.verify.strict import StrictGreedy
+
+__all__ = ["Accepted", "StrictGreedy", "Verdict", "Verifier"]
