@@ -1,0 +1,1 @@
+"""One adapter per model family behind one protocol, and where weights come from."""

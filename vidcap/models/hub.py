@@ -1,0 +1,95 @@
+"""From a model's name to a local folder with safetensors weights."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from vidcap.errors import ModelError
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+#: What a model needs at run time; everything else in a repository stays where it is.
+_PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model")
+
+
+def find_model(name: str, *, revision: str | None = None, offline: bool = False) -> Path:
+    """The local folder of a model, downloaded first where needed.
+
+    Args:
+        name: a folder in the hub's layout, or a hub id ``owner/name``.
+        revision: branch, tag or commit on the hub.
+        offline: use what is cached and never connect.
+
+    Raises:
+        ModelError: no such folder or model, no safetensors weights, or no connection.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return check_folder(folder)
+    if not _HUB_ID.fullmatch(name):
+        raise ModelError(
+            f"no model folder '{name}'", hint="give a folder in the hub's layout or OWNER/NAME"
+        )
+    return check_folder(_download(name, revision, offline))
+
+
+def check_folder(folder: Path) -> Path:
+    """`folder` if it holds a model that can be loaded.
+
+    Raises:
+        ModelError: when its configuration or its safetensors weights are missing.
+    """
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} holds no model: config.json is missing")
+    if not any(folder.glob("*.safetensors")):
+        raise ModelError(
+            f"{folder} holds no safetensors weights", hint="other weight formats are not loaded"
+        )
+    return folder
+
+
+def cached_model(name: str, revision: str | None = None) -> Path | None:
+    """The folder of a hub model that is completely cached, else None; never connects."""
+    try:
+        return check_folder(_download(name, revision, offline=True))
+    except ModelError:
+        return None
+
+
+def _download(name: str, revision: str | None, offline: bool) -> Path:
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    offline = offline or constants.HF_HUB_OFFLINE
+    try:
+        path = snapshot_download(
+            name,
+            revision=revision,
+            allow_patterns=list(_PATTERNS),
+            local_files_only=offline,
+        )
+    except LocalEntryNotFoundError as error:
+        if offline:
+            raise ModelError(f"model '{name}' is not cached and the run is offline") from error
+        raise ModelError(f"model '{name}' is not cached and the hub cannot be reached") from error
+    except GatedRepoError as error:
+        raise ModelError(
+            f"model '{name}' is gated", hint="accept its terms on the hub, then run `hf auth login`"
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ModelError(f"model '{name}' has no revision '{revision}'") from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(f"no model '{name}' on the hub") from error
+    except (HfHubHTTPError, OSError) as error:
+        reason = str(error).strip().splitlines()
+        raise ModelError(
+            f"model '{name}' could not be downloaded: {reason[0] if reason else error!r}"
+        ) from error
+    return Path(path)

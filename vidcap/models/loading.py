@@ -1,0 +1,139 @@
+"""Loading a pair: weights into memory, adapters around them, and the check that they match."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vidcap.engine.attention import ATTENTION_NAME, register
+from vidcap.errors import ModelError, UsageError
+from vidcap.models.pair import PairFolders
+from vidcap.models.protocol import VideoModel
+from vidcap.models.qwen2_5_vl import Qwen25VL
+from vidcap.models.released import native_bf16
+from vidcap.settings import ModelSettings
+
+#: Adapter class per ``model_type`` of config.json.
+FAMILIES: dict[str, type[Qwen25VL]] = {"qwen2_5_vl": Qwen25VL}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPair:
+    """Both models, ready to run.
+
+    Attributes:
+        target, draft: adapters; draft None for plain decoding.
+        device, dtype: the target's, as torch names them.
+        attention: what computes the attention, for the profile and the record.
+    """
+
+    target: VideoModel
+    draft: VideoModel | None
+    device: str
+    dtype: str
+    attention: str
+
+
+def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPair:
+    """Load the pair.
+
+    Raises:
+        ModelError: unknown family, broken checkpoint, no such device, a pair that does not match.
+        UsageError: a device name torch does not know.
+    """
+    torch.set_num_threads(settings.threads or os.cpu_count() or 1)
+    device = _device(settings.device)
+    draft_device = _device(settings.draft_device) if settings.draft_device else device
+    dtype = _dtype(settings.dtype, device)
+    target = load_model(folders.target, device, dtype)
+    draft = load_model(folders.draft, draft_device, dtype) if folders.draft else None
+    if draft is not None:
+        check_match(target, draft)
+    kernel = "flash" if device.type == "cpu" else "matmul"
+    return LoadedPair(
+        target,
+        draft,
+        device=str(device),
+        dtype=str(dtype).removeprefix("torch."),
+        attention=f"{kernel} (prefix + tail), sdpa (prefill, vision)",
+    )
+
+
+def load_model(folder: Path, device: torch.device, dtype: torch.dtype) -> Qwen25VL:
+    """Load one checkpoint in the hub's layout.
+
+    Raises:
+        ModelError: unknown family, or transformers cannot load it.
+    """
+    from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
+    from transformers.utils import logging
+
+    register()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        adapter = FAMILIES.get(config.model_type)
+        if adapter is None:
+            raise ModelError(
+                f"model type '{config.model_type}' in {folder} is not supported",
+                hint="supported: " + ", ".join(FAMILIES),
+            )
+        model = AutoModelForImageTextToText.from_pretrained(
+            folder,
+            dtype=dtype,
+            device_map=device,
+            attn_implementation={"text_config": ATTENTION_NAME, "vision_config": "sdpa"},
+            use_safetensors=True,
+            trust_remote_code=False,
+        )
+        processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
+    except torch.OutOfMemoryError as error:
+        raise ModelError(f"not enough memory on {device} for {folder}") from error
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError(f"{folder} cannot be loaded: {_first_line(error)}") from error
+    return adapter(folder, model.eval(), processor)
+
+
+def check_match(target: Any, draft: Any) -> None:
+    """Raise ModelError when the draft's tokens are not the target's."""
+    reason = None
+    if target.tokenizer.get_vocab() != draft.tokenizer.get_vocab():
+        reason = "their tokenizers differ"
+    elif target.rules.placeholder_ids != draft.rules.placeholder_ids:
+        reason = "their visual placeholders differ"
+    if reason:
+        raise ModelError(
+            f"target and draft do not make a pair: {reason}",
+            hint="use two sizes of the same model family and version",
+        )
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"no device '{name}'", hint="for example cpu, cuda or cuda:1") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"device '{name}' was asked for, but torch sees no CUDA device")
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"device '{name}' is not supported", hint="use cpu or cuda")
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.bfloat16 if native_bf16(device) else torch.float32
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

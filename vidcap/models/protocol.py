@@ -1,0 +1,86 @@
+"""What every model family implements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from vidcap.engine.model import EncodedPrefix, LanguageModel
+from vidcap.settings import PositionPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRules:
+    """What a checkpoint says about its tokens.
+
+    Attributes:
+        vocab_size: number of real token ids; the logits may be wider.
+        stop_ids: ids that end an answer.
+        placeholder_ids: ids that stand for visual content and are never emitted.
+        repetition_penalty: from generation_config, 1.0 for none.
+        max_positions: longest sequence the checkpoint was made for.
+    """
+
+    vocab_size: int
+    stop_ids: frozenset[int]
+    placeholder_ids: tuple[int, ...]
+    repetition_penalty: float
+    max_positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class VideoInputs:
+    """A video after preprocessing, on the host.
+
+    Attributes:
+        ids: Long[1, P] prompt ids up to and including the last visual token.
+        tensors: what the model's forward takes besides the ids (pixels, grid, times).
+        visual_tokens: number of visual tokens among the ids.
+    """
+
+    ids: Tensor
+    tensors: dict[str, Any]
+    visual_tokens: int
+
+
+class VideoModel(Protocol):
+    """A Video-LLM of one family, loaded."""
+
+    @property
+    def language(self) -> LanguageModel:
+        """The text half, as the engine drives it."""
+        ...
+
+    @property
+    def tokenizer(self) -> Any:
+        """The checkpoint's fast tokenizer, as transformers loads it."""
+        ...
+
+    @property
+    def rules(self) -> TokenRules:
+        """What the checkpoint says about its tokens."""
+        ...
+
+    def prepare(self, rgb: np.ndarray, fps: float) -> VideoInputs:
+        """Preprocess frames.
+
+        Args:
+            rgb: uint8[n, h, w, 3], at a size that the family's geometry gave.
+            fps: frames per second of the sampled frames.
+        """
+        ...
+
+    def encode(self, inputs: VideoInputs, positions: PositionPolicy) -> EncodedPrefix:
+        """Run the vision tower and build the prompt prefix."""
+        ...
+
+    def suffix_ids(self, prompt: str) -> Tensor:
+        """Long[1, n] prompt ids behind the last visual token: the user's words and what follows.
+
+        Raises:
+            UsageError: when the words contain one of the model's control tokens.
+        """
+        ...

@@ -1,0 +1,111 @@
+"""Driving released transformers models from outside, the same way for every family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vidcap.engine.attention import AttentionStep
+from vidcap.engine.model import KVSpec
+from vidcap.errors import ModelError
+
+
+class ReleasedLanguageModel:
+    """The text half of a released Video-LLM (``model.model.language_model`` and ``lm_head``).
+
+    Satisfies :class:`vidcap.engine.model.LanguageModel`. The engine's state travels as the keyword
+    argument ``vidcap`` to the registered attention function; no cache object is made.
+    """
+
+    def __init__(self, model: Any):
+        """Args: model: a ForConditionalGeneration model whose text attention is ours.
+
+        Raises:
+            ModelError: when the checkpoint uses sliding-window attention.
+        """
+        self._text = model.model.language_model
+        self._head = model.lm_head
+        self._embedding = model.get_input_embeddings()
+        config = self._text.config
+        if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
+            raise ModelError("checkpoints with sliding-window attention are not supported")
+        weight = self._embedding.weight
+        head_dim = getattr(config, "head_dim", None)
+        self._spec = KVSpec(
+            layers=config.num_hidden_layers,
+            kv_heads=config.num_key_value_heads,
+            group=config.num_attention_heads // config.num_key_value_heads,
+            head_dim=head_dim or config.hidden_size // config.num_attention_heads,
+            dtype=weight.dtype,
+            device=weight.device,
+        )
+
+    @property
+    def kv_spec(self) -> KVSpec:
+        """Sizes of the keys and values."""
+        return self._spec
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Embeddings [b, n, d] of Long[b, n] text ids."""
+        embeds: Tensor = self._embedding(ids)
+        return embeds
+
+    def forward(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Tensor:
+        """Last hidden states [b, n, d], after the final norm."""
+        hidden: Tensor = self._text(
+            inputs_embeds=embeds, position_ids=position_ids, use_cache=False, vidcap=step
+        ).last_hidden_state
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits [b, n, V] in the model's dtype."""
+        logits: Tensor = self._head(hidden)
+        return logits
+
+
+class _Captured(Exception):  # noqa: N818 (control flow, not an error)
+    """Carries the arguments of the text model out of the multimodal forward."""
+
+    def __init__(self, arguments: dict[str, Any]):
+        super().__init__("captured")
+        self.arguments = arguments
+
+
+def capture_text_inputs(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """What a multimodal model would hand to its text model: embeddings, positions and more.
+
+    The released forward runs up to its text model (vision tower, embedding glue, M-RoPE ids) and is
+    left there, so nothing of it is rewritten here and every release's own version is used.
+
+    Args:
+        model: a ForConditionalGeneration model.
+        inputs: arguments of ``model.model.forward``.
+
+    Returns:
+        keyword arguments of ``model.model.language_model``.
+    """
+
+    def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        raise _Captured(kwargs)
+
+    handle = model.model.language_model.register_forward_pre_hook(leave, with_kwargs=True)
+    try:
+        model.model(**inputs, use_cache=False)
+    except _Captured as captured:
+        return captured.arguments
+    finally:
+        handle.remove()
+    raise ModelError(f"{type(model).__name__} did not call its text model")
+
+
+def native_bf16(device: torch.device) -> bool:
+    """Whether the device computes in bfloat16 itself."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        # Older releases of torch do not tell; float32 is right everywhere.
+        features: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+        return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
+    return False
