@@ -69,6 +69,7 @@ def load_model(folder: Path, device: torch.device, dtype: torch.dtype) -> Qwen25
     Raises:
         ModelError: unknown family, or transformers cannot load it.
     """
+    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
     from transformers.utils import logging
 
@@ -94,7 +95,7 @@ def load_model(folder: Path, device: torch.device, dtype: torch.dtype) -> Qwen25
         processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
     except torch.OutOfMemoryError as error:
         raise ModelError(f"not enough memory on {device} for {folder}") from error
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{folder} cannot be loaded: {_first_line(error)}") from error
     return adapter(folder, model.eval(), processor)
 

@@ -1,0 +1,185 @@
+"""From a file to a record, with a tiny pair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.tiny import transformers_greedy
+from vidcap import Captioner, load_pair
+from vidcap.demo.clips import write_mp4
+from vidcap.demo.scenes import sample_scene
+from vidcap.errors import InputError, UsageError
+from vidcap.models.geometry import read_geometry
+from vidcap.models.loading import load_model
+from vidcap.output.record import Record
+from vidcap.session import model_fps
+from vidcap.settings import (
+    GenerationSettings,
+    ModelSettings,
+    VideoSettings,
+    method_settings,
+)
+from vidcap.video import Frames, load_frames, probe
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("clips") / "clip.mp4"
+    write_mp4(sample_scene(3), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tiny_target: Path, tiny_perturbed: Path) -> ModelSettings:
+    pair = f"{tiny_target}+{tiny_perturbed}"
+    return ModelSettings(pair=pair, device="cpu", dtype="float32", threads=1)
+
+
+def make(model: ModelSettings, method: str = "sd-tree", **parts: object) -> Captioner:
+    return Captioner(
+        model,
+        parts.get("video", VideoSettings()),
+        parts.get("generation", GenerationSettings(max_tokens=30)),
+        method_settings(method),
+    )
+
+
+def describe(captioner: Captioner, clip: Path, prompt: str = "What moves?") -> Record:
+    with captioner.open(clip) as session:
+        return session.answer(prompt)
+
+
+def test_every_method_gives_transformers_text_for_a_file(
+    model: ModelSettings, clip: Path, tiny_target: Path
+) -> None:
+    records = {name: describe(make(model, name), clip) for name in ("plain", "sd", "sd-tree")}
+    adapter = load_model(tiny_target, torch.device("cpu"), torch.float32)
+    frames = load_frames(clip, VideoSettings(), read_geometry(tiny_target).frame_size)
+    inputs = adapter.prepare(frames.rgb, 2.0)
+    prefix = adapter.encode(inputs, "reference")
+    expected = transformers_greedy(
+        adapter,
+        inputs,
+        prefix,
+        adapter.suffix_ids("What moves?"),
+        max_tokens=30,
+        stop_ids=adapter.rules.stop_ids,
+    )
+    text = adapter.tokenizer.decode(expected, skip_special_tokens=True)
+    assert {record.text for record in records.values()} == {text}
+    assert {record.tokens.generated for record in records.values()} == {len(expected)}
+    assert records["sd-tree"].speculation.num_accepted_draft_tokens > 0
+    hashes = {record.settings_hash for record in records.values()}
+    assert len(hashes) == 1
+
+
+def test_a_record_accounts_for_the_run(model: ModelSettings, clip: Path) -> None:
+    record = describe(make(model), clip)
+    frames = record.video.frames_used
+    assert frames == len(record.video.frame_times_s) > 4
+    assert record.tokens.visual == record.tokens.draft_visual
+    assert record.tokens.prompt > record.tokens.visual
+    speculation, timing = record.speculation, record.timing
+    assert sum(speculation.acceptance_histogram) == speculation.num_spec_steps
+    weighted = sum(i * n for i, n in enumerate(speculation.acceptance_histogram))
+    assert weighted == speculation.num_accepted_draft_tokens
+    assert speculation.mean_acceptance_length == pytest.approx(
+        (record.tokens.generated - 1) / speculation.num_spec_steps
+    )
+    assert timing.decode_s >= timing.draft_s + timing.verify_s
+    assert timing.ttft_s <= timing.total_s
+    assert timing.vision_s > 0
+    assert record.source.size == clip.stat().st_size
+
+
+def test_later_questions_reuse_the_video(model: ModelSettings, clip: Path) -> None:
+    with make(model).open(clip) as session:
+        first = session.answer("What moves?", kind="ask", question="What moves?")
+        second = session.answer("How many?", kind="ask", question="How many?")
+    assert first.timing.vision_s > 0
+    assert second.timing.vision_s == 0
+    assert second.timing.decode_video_s == 0
+    assert second.timing.target_prefill_s < first.timing.target_prefill_s
+    assert second.text == describe(make(model, "plain"), clip, "How many?").text
+    assert first.settings_hash != second.settings_hash
+
+
+def test_pieces_stream_and_add_up(model: ModelSettings, clip: Path) -> None:
+    pieces: list[str] = []
+    with make(model).open(clip) as session:
+        record = session.answer("What moves?", on_text=pieces.append)
+    assert "".join(pieces) == record.text
+    assert len(pieces) > 3
+
+
+def test_stopping_keeps_the_partial_text(model: ModelSettings, clip: Path) -> None:
+    asked = iter([False, False, True])
+    with make(model, "plain").open(clip) as session:
+        record = session.answer("What moves?", should_stop=lambda: next(asked))
+    assert record.finish_reason == "interrupted"
+    assert record.tokens.generated == 3
+    assert describe(make(model, "plain"), clip).text.startswith(record.text.rstrip("\ufffd"))
+
+
+def test_prefetched_frames_are_used_once(model: ModelSettings, clip: Path) -> None:
+    captioner = make(model)
+    captioner.prefetch(clip)
+    captioner.prefetch(clip)
+    assert describe(captioner, clip).text == describe(captioner, clip).text
+
+
+def test_errors_of_the_decoding_thread_arrive(model: ModelSettings, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"this is no video at all")
+    captioner = make(model)
+    captioner.prefetch(broken)
+    with pytest.raises(InputError, match="not a video"):
+        captioner.open(broken)
+    record = captioner.error_record(str(broken), InputError("not a video"), "ask", "p", "q")
+    assert (record.status, record.error.type) == ("error", "InputError")
+
+
+def test_a_prompt_longer_than_the_model_is_refused(model: ModelSettings, clip: Path) -> None:
+    captioner = make(model, generation=GenerationSettings(max_tokens=32768))
+    with pytest.raises(InputError, match="prompt tokens"):
+        captioner.open(clip)
+
+
+def test_control_tokens_in_a_prompt_leave_the_session_usable(
+    model: ModelSettings, clip: Path
+) -> None:
+    with make(model).open(clip) as session:
+        with pytest.raises(UsageError, match="control token"):
+            session.answer("<|im_end|>")
+        assert session.answer("What moves?").text
+
+
+def test_the_api_in_two_lines(model: ModelSettings, clip: Path) -> None:
+    captioner = load_pair(model=model, method="sd")
+    with captioner.open(clip) as session:
+        assert session.answer("What moves?").speculation.method == "sd"
+    with pytest.raises(UsageError):
+        load_pair("demo", model=model)
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([0.0, 0.5, 1.0, 1.5], 2.0),
+        ([0.0, 0.5, 1.0, 1.47], 2.0),
+        ([0.0, 0.5005, 1.001, 1.5015], 2.0),
+        ([0.0, 3.0, 6.0, 9.0], 1 / 3),
+        ([0.0], 2.0),
+    ],
+)
+def test_the_model_is_told_the_asked_rate_where_frames_sit_on_its_grid(
+    clip: Path, times: list[float], expected: float
+) -> None:
+    info = probe(clip)
+    rgb = np.zeros((len(times), 28, 28, 3), dtype=np.uint8)
+    frames = Frames(rgb, np.array(times), info, times[-1], 0, ())
+    assert model_fps(frames, 2.0) == pytest.approx(expected)

@@ -1,0 +1,296 @@
+"""Every option, declared once: name, help, environment variable, default.
+
+Commands take the groups below; the defaults are those of :mod:`vidcap.settings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
+
+from vidcap.cli.binding import option
+from vidcap.cli.values import parse_time, read_text
+from vidcap.errors import UsageError
+from vidcap.settings import (
+    DEFAULT_DESCRIBE_PROMPT,
+    DEFAULT_METHOD,
+    METHODS,
+    GenerationSettings,
+    ModelSettings,
+    PositionPolicy,
+    SpeculationSettings,
+    VideoSettings,
+    method_settings,
+)
+
+_MODEL = ModelSettings()
+_VIDEO = VideoSettings()
+_GENERATION = GenerationSettings()
+
+_model = partial(option, panel="Model")
+_video = partial(option, panel="Video")
+_generation = partial(option, panel="Generation")
+_speculation = partial(option, panel="Speculation")
+_output = partial(option, panel="Output")
+demo_option = partial(option, panel="Clip")
+
+
+def _methods_help() -> str:
+    lines = [f"{name}: {preset.summary}" for name, preset in METHODS.items()]
+    return "How tokens are decoded. " + "; ".join(lines) + "."
+
+
+@dataclass(frozen=True, slots=True)
+class PairOptions:
+    """Which target and draft model."""
+
+    pair: Annotated[
+        str | None,
+        _model(
+            "-m",
+            "--pair",
+            metavar="NAME|TARGET[+DRAFT]",
+            help="Target and draft: 'demo', hub ids or local folders joined by '+'.",
+        ),
+    ] = _MODEL.pair
+    target: Annotated[
+        str | None,
+        _model("--target", metavar="MODEL", help="Another target for the pair."),
+    ] = _MODEL.target
+    draft: Annotated[
+        str | None,
+        _model("--draft", metavar="MODEL", help="Another draft for the pair."),
+    ] = _MODEL.draft
+    no_draft: Annotated[
+        bool,
+        _model("--no-draft", help="Load the target alone and decode plainly."),
+    ] = not _MODEL.use_draft
+    revision: Annotated[
+        str | None,
+        _model("--revision", metavar="REV", help="Branch, tag or commit of models on the hub."),
+    ] = _MODEL.revision
+    offline: Annotated[bool, _model("--offline", help="Never ask the hub; use what is cached.")] = (
+        _MODEL.offline
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeOptions:
+    """Where and how the models run."""
+
+    device: Annotated[
+        str,
+        _model("--device", metavar="auto|cpu|cuda[:N]", help="Device to run on."),
+    ] = _MODEL.device
+    draft_device: Annotated[
+        str | None,
+        _model(
+            "--draft-device",
+            metavar="DEVICE",
+            help="Device of the draft, if not that of the target.",
+        ),
+    ] = _MODEL.draft_device
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        _model(
+            "--dtype",
+            help="Number format; auto is bfloat16 where the hardware has it, else float32.",
+        ),
+    ] = _MODEL.dtype
+    positions: Annotated[
+        PositionPolicy,
+        _model(
+            "--positions",
+            help="Positions of the text after the video: as the models were trained, or as the "
+            "installed transformers computes them.",
+        ),
+    ] = _MODEL.positions
+    threads: Annotated[
+        int | None,
+        _model("--threads", min=1, metavar="N", help="CPU threads, all together."),
+    ] = _MODEL.threads
+
+
+@dataclass(frozen=True, slots=True)
+class VideoOptions:
+    """Which frames."""
+
+    fps: Annotated[float, _video("--fps", metavar="N", help="Frames per second of video.")] = (
+        _VIDEO.fps
+    )
+    max_frames: Annotated[
+        int,
+        _video(
+            "--max-frames", metavar="N", help="Most frames; a longer video is sampled more thinly."
+        ),
+    ] = _VIDEO.max_frames
+    max_pixels: Annotated[
+        int | None,
+        _video(
+            "--max-pixels",
+            metavar="N",
+            help="Most pixels of one frame, if below the model's own limit.",
+        ),
+    ] = _VIDEO.max_pixels
+    start: Annotated[
+        str | None,
+        _video("--start", metavar="TIME", help="Start there: seconds or HH:MM:SS[.mmm]."),
+    ] = None
+    end: Annotated[
+        str | None,
+        _video("--end", metavar="TIME", help="Stop there: seconds or HH:MM:SS[.mmm]."),
+    ] = None
+
+    def settings(self) -> VideoSettings:
+        """The options as settings.
+
+        Raises:
+            UsageError: where a value makes no sense.
+        """
+        start_s = _VIDEO.start_s if self.start is None else parse_time(self.start, "--start")
+        end_s = _VIDEO.end_s if self.end is None else parse_time(self.end, "--end")
+        return VideoSettings(self.fps, self.max_frames, self.max_pixels, start_s, end_s)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptOptions:
+    """The words for the model."""
+
+    prompt: Annotated[
+        str | None,
+        _generation(
+            "--prompt",
+            metavar="TEXT|@FILE",
+            help="describe: what to ask for; ask: an instruction put before each question.",
+            show_default=f"describe: '{DEFAULT_DESCRIBE_PROMPT}'",
+        ),
+    ] = None
+
+    def text(self) -> str | None:
+        """The prompt, read from its file where one is named.
+
+        Raises:
+            UsageError: where that fails.
+        """
+        return None if self.prompt is None else read_text(self.prompt, "--prompt")
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOptions:
+    """How much text."""
+
+    max_tokens: Annotated[
+        int,
+        _generation("--max-tokens", metavar="N", help="Most new tokens."),
+    ] = _GENERATION.max_tokens
+
+    def settings(self) -> GenerationSettings:
+        """The options as settings.
+
+        Raises:
+            UsageError: where a value makes no sense.
+        """
+        return GenerationSettings(max_tokens=self.max_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationOptions:
+    """How it is decoded."""
+
+    method: Annotated[
+        str | None,
+        _speculation(
+            "--method",
+            metavar="|".join(METHODS),
+            help=_methods_help(),
+            show_default=f"{DEFAULT_METHOD}; plain with --no-draft",
+        ),
+    ] = None
+    draft_tokens: Annotated[
+        int | None,
+        _speculation(
+            "--draft-tokens",
+            metavar="N",
+            help="Length of the drafted chain (method sd).",
+            show_default=str(METHODS["sd"].draft_tokens),
+        ),
+    ] = None
+
+    def settings(self, *, use_draft: bool = True) -> SpeculationSettings:
+        """The options as settings.
+
+        Args:
+            use_draft: False where no draft is loaded.
+
+        Raises:
+            UsageError: for an unknown method, or parts that contradict each other.
+        """
+        name = self.method or (DEFAULT_METHOD if use_draft else "plain")
+        settings = method_settings(name, draft_tokens=self.draft_tokens)
+        if settings.needs_draft and not use_draft:
+            raise UsageError(f"--method {name} needs a draft, --no-draft takes it away")
+        return settings
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormatOptions:
+    """What the answers look like."""
+
+    format: Annotated[
+        Literal["text", "json", "jsonl"],
+        _output("--format", help="Form of the answers on standard output."),
+    ] = "text"
+    stream: Annotated[
+        bool,
+        _output("--stream/--no-stream", help="Print text as it is accepted (format text)."),
+    ] = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """What is said beside the answer."""
+
+    quiet: Annotated[bool, _output("-q", "--quiet", help="Errors only.")] = False
+    verbose: Annotated[bool, _output("-v", "--verbose", help="More details.")] = False
+    profile: Annotated[bool, _output("--profile", help="Print a table of where the time went.")] = (
+        False
+    )
+    debug: Annotated[bool, _output("--debug", help="Print a traceback with each error.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOptions:
+    """The options that ``describe`` and ``ask`` share."""
+
+    pair: PairOptions
+    compute: ComputeOptions
+    video: VideoOptions
+    prompt: PromptOptions
+    generation: GenerationOptions
+    speculation: SpeculationOptions
+    format: AnswerFormatOptions
+    report: ReportOptions
+
+
+def model_settings(pair: PairOptions, compute: ComputeOptions) -> ModelSettings:
+    """Both groups as settings.
+
+    Raises:
+        UsageError: where a draft is asked for and forbidden at once.
+    """
+    if pair.no_draft and pair.draft is not None:
+        raise UsageError("--draft and --no-draft contradict each other")
+    return ModelSettings(
+        pair=pair.pair,
+        target=pair.target,
+        draft=pair.draft,
+        use_draft=not pair.no_draft,
+        revision=pair.revision,
+        device=compute.device,
+        draft_device=compute.draft_device,
+        dtype=compute.dtype,
+        positions=compute.positions,
+        offline=pair.offline,
+        threads=compute.threads,
+    )

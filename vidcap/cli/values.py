@@ -1,0 +1,53 @@
+"""Values as they are typed: times, and texts that may stand in a file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from vidcap.errors import UsageError
+
+_CLOCK = re.compile(r"(?:(\d+):)?([0-5]?\d):([0-5]?\d(?:\.\d+)?)")
+_SECONDS = re.compile(r"-?(\d+(\.\d*)?|\.\d+)")
+
+
+def parse_time(text: str, what: str) -> float:
+    """Seconds from ``90``, ``90.5``, ``1:30`` or ``00:01:30.5``.
+
+    Args:
+        text: as typed.
+        what: what it is called in an error.
+
+    Raises:
+        UsageError: for anything else.
+    """
+    clock = _CLOCK.fullmatch(text.strip())
+    if clock:
+        hours, minutes, seconds = clock.groups()
+        return int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds)
+    if _SECONDS.fullmatch(text.strip()):
+        return float(text)
+    raise UsageError(f"{what} takes seconds or HH:MM:SS, not '{text}'")
+
+
+def read_text(value: str, what: str) -> str:
+    """The value itself, or the content of FILE where it is ``@FILE``.
+
+    Args:
+        value: as typed.
+        what: what it is called in an error.
+
+    Raises:
+        UsageError: where the file cannot be read as UTF-8, or the text is empty.
+    """
+    text = value
+    if value.startswith("@"):
+        try:
+            text = Path(value[1:]).read_text("utf-8").strip()
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{what} {value}: not UTF-8 text") from error
+        except OSError as error:
+            raise UsageError(f"{what} {value}: {error.strerror or error}") from error
+    if not text.strip():
+        raise UsageError(f"{what} is empty")
+    return text

@@ -1,0 +1,269 @@
+"""Training batches: rendered clips of one size, each with a caption and some questions.
+
+A row holds the system turn and the video once, then several texts (request and answer) that all
+look at the video but not at each other, as if each stood alone behind it. That saves most of the
+work of questions, and fills rows to one length. Batch k of a run depends on the seed and k alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vidcap.demo.clips import through_codec
+from vidcap.demo.language import DESCRIBE_PROMPTS, caption, questions
+from vidcap.demo.scenes import (
+    FIRST_WORLD,
+    LABEL_CLASSES,
+    Scene,
+    World,
+    frame_times,
+    render_frames,
+    sample_scene,
+    token_labels,
+)
+from vidcap.demo.tokenizer import TURN_END, VIDEO_PAD, VISION_END
+
+#: Training and its checks draw scenes from here on, far above every seed that a user can give.
+FIRST_TRAINING_SEED = 2**40
+HELD_OUT_SEED = 2**50
+#: Share of clips that pass through H.264, and the rate factors drawn for them.
+CODEC_SHARE, CODEC_CRF = 0.85, (18, 32)
+#: Rows that questions get beyond the longest caption of a batch.
+QUESTION_ROWS = 24
+CELL_PX = 28
+#: Position ids per pair of frames: tokens_per_second times the second that a pair spans.
+IDS_PER_GRID = 2
+IGNORED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Clips of one size with their texts.
+
+    Attributes:
+        frames: uint8 [b, n, h, w, 3], n even.
+        labels: per key of ``LABEL_CLASSES``, long [b, visual tokens].
+        ids: long [b, length].
+        positions: long [3, b, length], the ``reference`` policy.
+        texts: long [b, length]: 0 for what all texts share, k for the k-th text, -1 for padding.
+        targets: long [b, length]: the token to predict at each row, -1 where nothing is learnt.
+        start: row of the first visual token.
+        scenes: what the clips show.
+    """
+
+    frames: Tensor
+    labels: dict[str, Tensor]
+    ids: Tensor
+    positions: Tensor
+    texts: Tensor
+    targets: Tensor
+    start: int
+    scenes: tuple[Scene, ...]
+
+    def mask(self) -> Tensor:
+        """bool [b, length, length]: earlier rows of the shared part or of the same text."""
+        own = self.texts[:, :, None] == self.texts[:, None, :]
+        return (own | (self.texts == 0)[:, None, :]).tril()
+
+    def to(self, device: torch.device) -> Batch:
+        """The batch with its tensors on ``device``."""
+        moved = {f.name: getattr(self, f.name) for f in fields(self)}
+        moved = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in moved.items()}
+        moved["labels"] = {key: value.to(device) for key, value in self.labels.items()}
+        return Batch(**moved)
+
+
+class Encoder:
+    """Texts to ids, as the chat template lays them out."""
+
+    def __init__(self, tokenizer: Any):
+        self._tokenizer = tokenizer
+        self.turn_end: int = tokenizer.convert_tokens_to_ids(TURN_END)
+        self._video_pad = tokenizer.convert_tokens_to_ids(VIDEO_PAD)
+        self._video_end = tokenizer.convert_tokens_to_ids(VISION_END)
+        ids = self._render("")
+        self.opening = ids[: ids.index(self._video_pad)]
+        self._cut = ids.index(self._video_end) + 1
+
+    def _render(self, request: str) -> list[int]:
+        content = [{"type": "video"}, {"type": "text", "text": request}]
+        text = self._tokenizer.apply_chat_template(
+            [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+        )
+        return self._tokenizer(text).input_ids
+
+    def shared(self, visual: int) -> list[int]:
+        """Ids up to the end of a video of ``visual`` tokens."""
+        return [*self.opening, *[self._video_pad] * visual, self._video_end]
+
+    def request(self, text: str) -> list[int]:
+        """Ids from behind the video to the point where the answer starts."""
+        return self._render(text)[self._cut :]
+
+    def answer(self, text: str) -> list[int]:
+        """Ids of an answer and the end of its turn."""
+        return [*self._tokenizer(text).input_ids, self.turn_end]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids."""
+        return str(self._tokenizer.decode(ids))
+
+
+def shared_positions(start: int, grid: tuple[int, int, int]) -> tuple[Tensor, int]:
+    """Position ids of opening, video and its end mark, and the first id behind.
+
+    Args:
+        start: tokens before the video.
+        grid: merged visual tokens in time, height and width.
+
+    Returns:
+        long [3, start + visual tokens + 1], and the next id: text goes on above the largest id of
+        the video on every axis, as the authors of Qwen2.5-VL released it.
+    """
+    t, h, w = grid
+    axes = torch.meshgrid(
+        torch.arange(t) * IDS_PER_GRID, torch.arange(h), torch.arange(w), indexing="ij"
+    )
+    video = torch.stack(axes).flatten(1) + start
+    behind = int(video.max()) + 1
+    text = torch.arange(start).expand(3, start)
+    return torch.cat((text, video, torch.full((3, 1), behind)), dim=1), behind + 1
+
+
+def buckets(world: World) -> list[tuple[World, float]]:
+    """The world cut into worlds whose clips share frame size and grids, each with its share."""
+    sizes = sum(weight for _, _, weight in world.frame_sizes)
+    groups: dict[int, list[float]] = {}
+    for duration in world.durations_s:
+        groups.setdefault(-(-round(duration * 2) // 2), []).append(duration)
+    return [
+        (
+            replace(world, frame_sizes=((width, height, 1.0),), durations_s=tuple(durations)),
+            weight / sizes * len(durations) / len(world.durations_s),
+        )
+        for width, height, weight in world.frame_sizes
+        for durations in groups.values()
+    ]
+
+
+def clip(scene: Scene, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """The sampled frames of a scene, most often through H.264; an even number of them."""
+    frames = render_frames(scene, frame_times(scene))
+    if rng.random() < CODEC_SHARE:
+        frames = through_codec(frames, int(rng.integers(*CODEC_CRF, endpoint=True)))
+    if len(frames) % 2:
+        frames = np.concatenate((frames, frames[-1:]))
+    return frames
+
+
+class Batches(torch.utils.data.Dataset[Batch]):
+    """Batch k of a run, for a loader with worker processes.
+
+    Args:
+        encoder: of the tokenizer in use.
+        seed: of the run.
+        clips: clips per batch.
+        steps: number of batches.
+        first_seed: start of the range of scene seeds.
+        world: what may occur.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        seed: int,
+        clips: int,
+        steps: int,
+        first_seed: int = FIRST_TRAINING_SEED,
+        world: World = FIRST_WORLD,
+    ):
+        self._encoder = encoder
+        self._seed, self._clips, self._steps, self._first = seed, clips, steps, first_seed
+        self._buckets = buckets(world)
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def __getitem__(self, step: int) -> Batch:
+        if not 0 <= step < self._steps:
+            raise IndexError(step)
+        rng = np.random.default_rng((self._seed, self._first, step))
+        shares = [share for _, share in self._buckets]
+        world = self._buckets[int(rng.choice(len(shares), p=shares))][0]
+        seeds = self._first + rng.integers(2**39, size=self._clips)
+        scenes = tuple(sample_scene(int(seed), world) for seed in seeds)
+        return make_batch(scenes, self._encoder, rng)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return (self[step] for step in range(self._steps))
+
+
+def make_batch(scenes: tuple[Scene, ...], encoder: Encoder, rng: np.random.Generator) -> Batch:
+    """A batch of scenes that share frame size and number of frame pairs."""
+    frames = np.stack([clip(scene, rng) for scene in scenes])
+    labels = [token_labels(scene, frame_times(scene), CELL_PX) for scene in scenes]
+    grid = labels[0]["colour"].shape
+    texts = [_texts(scene, encoder, rng) for scene in scenes]
+    shared = encoder.shared(int(np.prod(grid)))
+    positions, behind = shared_positions(len(encoder.opening), grid)
+    length = len(shared) + QUESTION_ROWS + max(len(q) + len(a) for (q, a), *_ in texts)
+    rows = [_row(row, shared, positions, behind, length) for row in texts]
+    ids, places, numbers, targets = (list(column) for column in zip(*rows, strict=True))
+    return Batch(
+        frames=torch.from_numpy(frames),
+        labels={
+            key: torch.from_numpy(np.stack([one[key].ravel() for one in labels])).long()
+            for key in LABEL_CLASSES
+        },
+        ids=torch.stack(ids),
+        positions=torch.stack(places, dim=1),
+        texts=torch.stack(numbers),
+        targets=torch.stack(targets),
+        start=len(encoder.opening),
+        scenes=scenes,
+    )
+
+
+def _texts(
+    scene: Scene, encoder: Encoder, rng: np.random.Generator
+) -> list[tuple[list[int], list[int]]]:
+    """Request and answer ids: the caption first, then questions in random order."""
+    request = DESCRIBE_PROMPTS[int(rng.integers(len(DESCRIBE_PROMPTS)))]
+    asked = questions(scene, rng)
+    pairs = [(request, caption(scene, rng)), *(asked[k] for k in rng.permutation(len(asked)))]
+    return [(encoder.request(question), encoder.answer(answer)) for question, answer in pairs]
+
+
+def _row(
+    texts: list[tuple[list[int], list[int]]],
+    shared: list[int],
+    positions: Tensor,
+    behind: int,
+    length: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Ids, positions, text numbers and targets of one row; texts are added while they fit."""
+    ids = torch.zeros(length, dtype=torch.long)
+    ids[: len(shared)] = torch.tensor(shared)
+    places = torch.zeros(3, length, dtype=torch.long)
+    places[:, : len(shared)] = positions
+    numbers = torch.full((length,), -1)
+    numbers[: len(shared)] = 0
+    targets = torch.full((length,), IGNORED)
+    at = len(shared)
+    for number, (request, answer) in enumerate(texts, start=1):
+        end = at + len(request) + len(answer)
+        if end > length:
+            continue
+        ids[at:end] = torch.tensor(request + answer)
+        places[:, at:end] = torch.arange(behind, behind + end - at)
+        numbers[at:end] = number
+        targets[end - len(answer) - 1 : end - 1] = torch.tensor(answer)
+        at = end
+    return ids, places, numbers, targets

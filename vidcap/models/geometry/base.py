@@ -1,0 +1,59 @@
+"""What every model family has to say about sizes and token counts, without torch.
+
+The video reader needs the frame size before torch is imported, and a plan of a run needs the number
+of visual tokens without loading weights. Each family implements :class:`Geometry`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholders:
+    """The special tokens that stand for visual input in a prompt, as text and as ids."""
+
+    video_token: str
+    video_token_id: int
+    image_token: str
+    image_token_id: int
+    vision_start_token: str
+    vision_start_token_id: int
+    vision_end_token: str
+    vision_end_token_id: int
+
+
+class Geometry(Protocol):
+    """The torch-free half of a model family."""
+
+    @property
+    def family(self) -> str:
+        """The ``model_type`` of the checkpoint."""
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """The tokens that the processor repeats once per visual token, and those around them."""
+
+    def frame_size(
+        self, n_frames: int, height: int, width: int, max_pixels: int | None = None
+    ) -> tuple[int, int]:
+        """The (height, width) in pixels to which the frames of a video have to be resized.
+
+        Args:
+            n_frames: number of sampled frames, before padding.
+            height, width: size of a frame as displayed.
+            max_pixels: the user's own cap on the pixels of a frame, None for the model's.
+
+        Raises:
+            InputError: no size fits, because the frame is too narrow.
+        """
+
+    def visual_tokens(self, n_frames: int, height: int, width: int) -> int:
+        """Visual tokens in the prompt for frames that already have a size of `frame_size`."""
+
+    def pad_frames(self, n_frames: int) -> int:
+        """Number of frames after padding to whole temporal patches."""
+
+    def seconds_per_grid(self, fps: float) -> float:
+        """Seconds of video that one step of the temporal grid covers at `fps` sampled frames/s."""

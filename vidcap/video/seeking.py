@@ -1,0 +1,123 @@
+"""Frames with their times, and jumps to key frames where they are safe and save decoding.
+
+A jump is made only in formats whose index is known to be exact (MP4 and Matroska families), only
+while the time stamps are regular, and only to a key frame that lies before the wanted time by more
+than pictures are usually reordered. After it, everything before the key frame's own picture is
+dropped (pictures that follow it in the file and precede it on the screen miss their references),
+and where that picture turns out to lie behind the wanted time the jump has failed: the caller
+decodes from the start instead. So a sampled frame is the one that decoding from the start gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import av
+import av.error
+
+from vidcap.video.clock import Clock
+from vidcap.video.reader import MAX_THREADS, FrameReader
+from vidcap.video.source import VideoSource
+
+_SEEKABLE = frozenset({"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"})
+
+#: Reserve before a wanted time: H.264 and HEVC reorder up to 16 pictures.
+_REORDER_FRAMES = 20
+
+#: A jump saves something if it leaves out more frames than the decoder then has in flight.
+_WORTHWHILE_FRAMES = _REORDER_FRAMES + MAX_THREADS
+
+
+class SeekMissedError(Exception):
+    """After a jump the frames were not where the index said."""
+
+
+class TimedFrames:
+    """The frames of a source in order, each with its time.
+
+    Args:
+        source, reader, clock: the open file, its frames, and what gives them their times.
+        first: the frame that was already taken from the reader.
+        allow_jumps: False decodes everything in between.
+
+    Attributes:
+        shown_until: the time at which the latest frame gives way to the next one.
+    """
+
+    def __init__(
+        self,
+        source: VideoSource,
+        reader: FrameReader,
+        clock: Clock,
+        first: av.VideoFrame,
+        *,
+        allow_jumps: bool,
+    ):
+        self._source = source
+        self._reader = reader
+        self._clock = clock
+        self._first: av.VideoFrame | None = first
+        self._landing: Fraction | None = None
+        self._delivered = Fraction(-1)
+        self.shown_until = Fraction(0)
+        self._may_jump = allow_jumps and source.container.format.name in _SEEKABLE
+        # Matroska's index lies at the end of the file and is read by the first jump.
+        self._index_is_loaded = source.container.format.name != "matroska,webm"
+
+    def __iter__(self) -> Iterator[tuple[Fraction, av.VideoFrame]]:
+        return self
+
+    def __next__(self) -> tuple[Fraction, av.VideoFrame]:
+        while True:
+            frame = self._first or next(self._reader)
+            self._first = None
+            time = self._clock.time(frame)
+            if self._has_landed(time, frame) and time > self._delivered:
+                self._delivered = time
+                self.shown_until = self._clock.end_of(frame)
+                return time, frame
+
+    def approach(self, target: Fraction) -> None:
+        """Jumps towards `target` if that leaves out many frames.
+
+        Raises:
+            SeekMissedError: the file does not allow the jump.
+        """
+        worthwhile = _WORTHWHILE_FRAMES * self._clock.frame_period
+        if not self._may_jump or target - self._clock.now <= worthwhile:
+            return
+        if not self._clock.regular:
+            self._may_jump = False
+            return
+        stamp = self._clock.stamp(target - _REORDER_FRAMES * self._clock.frame_period)
+        if self._index_is_loaded:
+            key_frame = self._key_frame_at_or_before(stamp)
+            if key_frame is None or self._clock.seconds(key_frame) - self._clock.now <= worthwhile:
+                return
+            stamp = key_frame
+        self._jump(stamp, target)
+
+    def _has_landed(self, time: Fraction, frame: av.VideoFrame) -> bool:
+        """Whether this frame can be relied on: no jump is open, or its key frame is reached."""
+        if self._landing is None:
+            return True
+        if time > self._landing or not self._clock.regular:
+            raise SeekMissedError
+        if frame.key_frame:
+            self._landing = None
+        return frame.key_frame
+
+    def _key_frame_at_or_before(self, stamp: int) -> int | None:
+        index = self._source.stream.index_entries
+        place = index.search_timestamp(stamp)
+        return index[place].timestamp if place >= 0 else None
+
+    def _jump(self, stamp: int, target: Fraction) -> None:
+        try:
+            self._reader.seek(stamp)
+        except av.error.FFmpegError as error:
+            raise SeekMissedError from error
+        self._index_is_loaded = True
+        self._landing = target
+        self._clock.resume_after_seek()
