@@ -183,3 +183,18 @@ def test_the_model_is_told_the_asked_rate_where_frames_sit_on_its_grid(
     rgb = np.zeros((len(times), 28, 28, 3), dtype=np.uint8)
     frames = Frames(rgb, np.array(times), info, times[-1], 0, ())
     assert model_fps(frames, 2.0) == pytest.approx(expected)
+
+
+def test_variants_share_the_loaded_pair(model: ModelSettings, clip: Path) -> None:
+    captioner = make(model)
+    captioner.load()
+    plain = captioner.variant(method_settings("plain"))
+    assert plain.load() is captioner.load()
+    frames = captioner.decode(clip)
+    with plain.open_frames(str(clip), frames) as session:
+        record = session.answer("What moves?")
+    assert record.speculation.method == "plain"
+    assert record.tokens.draft_visual is None
+    assert record.text == describe(captioner, clip).text
+    with pytest.raises(UsageError, match="no draft"):
+        make(model, "plain").variant(method_settings("sd"))

@@ -7,6 +7,7 @@ weights load.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -71,6 +72,20 @@ class Captioner:
         self._pair: LoadedPair | None = None
         self._decoding: dict[str, Background[tuple[Frames, float]]] = {}
 
+    def variant(self, speculation: SpeculationSettings) -> Captioner:
+        """A captioner with another method on the same loaded pair.
+
+        Raises:
+            UsageError: the method drafts and this captioner's pair has no draft.
+        """
+        if speculation.needs_draft and self._folders.draft is None:
+            raise UsageError(f"method '{speculation.method}' drafts, but no draft model was given")
+        self.load()
+        other = copy.copy(self)
+        other.speculation = speculation
+        other._decoding = {}
+        return other
+
     def prefetch(self, path: str | os.PathLike[str]) -> None:
         """Start to decode a video in a thread; :meth:`open` takes the result."""
         name = os.fspath(path)
@@ -102,14 +117,38 @@ class Captioner:
         name = os.fspath(path)
         self.prefetch(name)
         try:
-            pair = self.load()
+            self.load()
             frames, decode_s = self._decoding[name].result()
         finally:
             self._decoding.pop(name).cancel()
+        return self.open_frames(name, frames, decode_s=decode_s, begin=begin)
+
+    def open_frames(
+        self, path: str, frames: Frames, *, decode_s: float = 0.0, begin: float | None = None
+    ) -> VideoSession:
+        """Like :meth:`open` for frames that are decoded already.
+
+        Args:
+            path: what the record says they come from.
+            frames: decoded at the size that this captioner's model wants.
+            decode_s: seconds that decoding took, for the record.
+            begin: ``time.perf_counter()`` at the start of the work, None for now.
+        """
+        pair = self.load()
         from vidcap.session import VideoSession
 
         with explained_memory():
-            return VideoSession(self, pair, name, frames, decode_s, begin)
+            return VideoSession(
+                self, pair, path, frames, decode_s, time.perf_counter() if begin is None else begin
+            )
+
+    def decode(self, path: str | os.PathLike[str]) -> Frames:
+        """Sample and decode a video at the size that the model wants.
+
+        Raises:
+            InputError: the file cannot be used.
+        """
+        return self._decode(os.fspath(path), lambda: False)[0]
 
     def settings_hash(self, prompt: str) -> str:
         """Equal for runs whose settings and prompt give the same text.

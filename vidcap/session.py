@@ -150,7 +150,8 @@ class VideoSession:
 
     def _models(self) -> list[VideoModel]:
         pair = self._pair
-        return [model for model in (pair.target, pair.draft) if model is not None]
+        draft = pair.draft if self._captioner.speculation.needs_draft else None
+        return [model for model in (pair.target, draft) if model is not None]
 
     def _prefill(self, inputs: list[VideoInputs]) -> PrefilledPrompt:
         positions = self._captioner.model.positions

@@ -20,6 +20,9 @@ _SUSPICIOUS_BYTES_PER_S = 64
 #: Rates above this are time bases mistaken for frame rates.
 _MAX_FPS = 1000
 
+#: A first frame later than this makes Matroska's duration ambiguous.
+_LATE_S = 1
+
 _MICROSECONDS = 1_000_000
 
 
@@ -51,9 +54,8 @@ def header_duration(source: VideoSource, first_time: Fraction | None) -> Fractio
         return None
     if stream.duration is not None and stream.duration > 0 and stream.time_base:
         return stream.duration * stream.time_base
-    tagged = _tagged_duration(stream.metadata)
-    if tagged is not None:
-        return tagged
+    if "matroska" in container.format.name:
+        return _matroska_duration(source, first_time or Fraction(0))
     if container.duration is None or container.duration <= 0:
         return None
     duration = Fraction(container.duration, _MICROSECONDS)
@@ -63,6 +65,20 @@ def header_duration(source: VideoSource, first_time: Fraction | None) -> Fractio
         if 0 < late < duration:
             duration -= late
     return duration
+
+
+def _matroska_duration(source: VideoSource, first_time: Fraction) -> Fraction | None:
+    """From the end of the video, which is what FFmpeg writes into Matroska files as the duration.
+
+    Other programs write the length. The difference is small, unless the video begins late; then
+    None is returned, because only the packets tell.
+    """
+    end = _tagged_duration(source.stream.metadata)
+    if end is None and source.container.duration is not None:
+        end = Fraction(source.container.duration, _MICROSECONDS)
+    if end is None or not -_LATE_S < first_time < min(_LATE_S, end):
+        return None
+    return end - first_time
 
 
 def frame_rate(source: VideoSource) -> Fraction | None:
