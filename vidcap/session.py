@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ import torch
 from vidcap.captioner import explained_memory
 from vidcap.engine.logits import LogitsSettings
 from vidcap.engine.loop import Generation, Limits
+from vidcap.engine.margins import choice_margins
 from vidcap.engine.request import Request, start
+from vidcap.engine.sampling import SamplingSettings
 from vidcap.engine.schedule import PrefilledPrompt, PrefillJob, sequential_prefill
 from vidcap.engine.stats import Stats
 from vidcap.errors import InputError
@@ -28,6 +31,7 @@ from vidcap.output.record import (
     VideoPart,
 )
 from vidcap.output.source import read_source
+from vidcap.settings import GenerationSettings
 
 if TYPE_CHECKING:
     from vidcap.captioner import Captioner
@@ -68,7 +72,7 @@ class VideoSession:
         self._video = _video_part(frames)
         self._warnings = frames.warnings
         inputs = self._prepare(frames)
-        self._visual_tokens = [item.visual_tokens for item in inputs]
+        self._visual_tokens = inputs[0].visual_tokens
         self._prompt: PrefilledPrompt | None = self._prefill(inputs)
 
     def __enter__(self) -> VideoSession:
@@ -94,6 +98,7 @@ class VideoSession:
         question: str | None = None,
         on_text: Callable[[str], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        watch: Callable[[Generation], Iterable[tuple[int, ...]]] = iter,
     ) -> Record:
         """Generate the answer to `prompt`.
 
@@ -102,6 +107,7 @@ class VideoSession:
             kind, question: for the record.
             on_text: gets pieces of text as they are accepted.
             should_stop: asked between rounds; True ends the answer with what there is.
+            watch: gets the generation before it runs and iterates over it, for measurements.
 
         Raises:
             UsageError: the prompt contains control tokens of the model.
@@ -114,7 +120,7 @@ class VideoSession:
         stream = TextStream(self._pair.target.tokenizer)
         with explained_memory():
             generation = start(self._prompt, request, stats, should_stop or (lambda: False))
-            for tokens in generation:
+            for tokens in watch(generation):
                 clock.first_token = clock.first_token or time.perf_counter()
                 _hand_out(stream.push(tokens), on_text)
         _hand_out(stream.finish(), on_text)
@@ -134,6 +140,21 @@ class VideoSession:
             timing=self._timing(stats, clock),
             settings_hash=self._captioner.settings_hash(prompt),
         )
+
+    def margins(self, prompt: str, tokens: Sequence[int]) -> list[float]:
+        """By how much the target preferred each token of its own answer to `prompt`.
+
+        Args:
+            prompt: the words after the video.
+            tokens: the answer, at least one token.
+
+        Returns:
+            best score minus second best, per token.
+        """
+        if self._prompt is None:
+            raise ValueError("the session is closed")
+        request = self._request(prompt)
+        return choice_margins(self._prompt.target, request.suffix_ids, request.logits, tokens)
 
     def _prepare(self, frames: Frames) -> list[VideoInputs]:
         """Preprocessed frames for each model of the pair."""
@@ -155,14 +176,12 @@ class VideoSession:
 
     def _prefill(self, inputs: list[VideoInputs]) -> PrefilledPrompt:
         positions = self._captioner.model.positions
-        jobs: list[PrefillJob | None] = [
-            PrefillJob(model.language, lambda m=model, i=item: m.encode(i, positions))  # type: ignore[misc]
+        jobs = [
+            PrefillJob(model.language, partial(model.encode, item, positions))
             for model, item in zip(self._models(), inputs, strict=True)
         ]
-        target, draft = (*jobs, None)[:2]
-        if target is None:
-            raise ValueError("no target")
-        return sequential_prefill(target, draft, self._stats)
+        draft = jobs[1] if len(jobs) > 1 else None
+        return sequential_prefill(jobs[0], draft, self._captioner.speculation, self._stats)
 
     def _request(self, prompt: str) -> Request:
         target, generation = self._pair.target, self._captioner.generation
@@ -178,6 +197,7 @@ class VideoSession:
                 repetition_penalty=rules.repetition_penalty if penalty is None else penalty,
             ),
             speculation=self._captioner.speculation,
+            sampling=_sampling(generation),
         )
 
     def _new_stats(self) -> Stats:
@@ -199,11 +219,10 @@ class VideoSession:
     def _token_counts(self, request: Request, stats: Stats) -> TokenCounts:
         prompt = self._prompt
         prefix = prompt.target.prefix.length if prompt else 0
-        drafted = len(self._visual_tokens) > 1
         return TokenCounts(
             prompt=prefix + request.suffix_ids.shape[1],
-            visual=self._visual_tokens[0],
-            draft_visual=self._visual_tokens[1] if drafted else None,
+            visual=self._visual_tokens,
+            draft_visual=stats.draft_visual,
             generated=stats.generated,
         )
 
@@ -271,12 +290,18 @@ def _video_part(frames: Frames) -> VideoPart:
     )
 
 
+def _sampling(generation: GenerationSettings) -> SamplingSettings | None:
+    if generation.temperature == 0:
+        return None
+    return SamplingSettings(generation.temperature, generation.top_p, generation.seed)
+
+
 def _speculation_part(request: Request, generation: Generation) -> SpeculationPart:
     stats, speculation = generation.stats, request.speculation
     most = max(stats.histogram, default=-1)
     return SpeculationPart(
         method=speculation.method,
-        verify=speculation.verify if speculation.needs_draft else None,
+        verify=speculation.verify if speculation.speculates else None,
         num_spec_steps=stats.rounds,
         num_draft_tokens=stats.drafted,
         num_accepted_draft_tokens=stats.accepted,

@@ -14,7 +14,9 @@ from vidcap.errors import UsageError
 DEFAULT_DESCRIBE_PROMPT = "Describe this video in detail."
 
 PositionPolicy = Literal["reference", "transformers"]
-TreeName = Literal["none", "chain", "static"]
+TreeName = Literal["chain", "static", "dynamic", "entropy"]
+PruneName = Literal["attention", "uv", "uniform", "random"]
+DraftName = Literal["none", "pair", "self", "lookup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +57,26 @@ class GenerationSettings:
     Attributes:
         max_tokens: most tokens to generate, the stop token included.
         repetition_penalty: None for the value in the target's generation_config.
+        temperature: 0 for greedy decoding, above it for sampling.
+        top_p: sample from the fewest most likely tokens that hold this mass.
+        seed: of the samples, None for a new one each time.
     """
 
     max_tokens: int = 256
     repetition_penalty: float | None = None
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
             raise UsageError(f"--max-tokens must be at least 1, not {self.max_tokens}")
         if self.repetition_penalty is not None and self.repetition_penalty <= 0:
             raise UsageError("the repetition penalty must be above 0")
+        if not 0 <= self.temperature <= 100:
+            raise UsageError(f"--temperature must be between 0 and 100, not {self.temperature:g}")
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"--top-p must be above 0 and at most 1, not {self.top_p:g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,35 +111,135 @@ class SpeculationSettings:
 
     Attributes:
         method: the preset's name, kept for the record.
-        tree: shape of what is drafted per round; ``none`` is plain decoding.
-        draft_tokens: length of a drafted chain (ignored by the static tree).
+        draft: who proposes: nobody, the pair's draft model, the target itself on fewer visual
+            tokens, or a look at the text so far.
+        tree: shape of what is drafted per round.
+        draft_tokens: length of a drafted chain.
         verify: who judges the drafts; ``strict`` is lossless.
+        prune: share of the draft's visual tokens that is dropped, 0 to 1.
+        prune_by: what decides which ones.
+        prune_select: how scores become a selection (``uniform`` and ``random`` use none).
+        kept_positions: kept tokens keep their true positions, or are numbered without gaps.
+        top_p_mass: share of the score that SpecVLM's first selection stage holds (lambda_r).
+        uv_layer: layer L of UV-Prune, None for a quarter of the target's depth.
+        prune_seed: of ``random``.
+        tree_nodes, tree_depth, tree_width: form of the dynamic tree.
+        entropy_sure, entropy_unsure: thresholds of the entropy tree, shares of log V.
+        lookup_ngram: longest suffix that prompt lookup searches for.
+        lookup_branch: tokens of a lookup branch that is added to every tree, 0 for none.
         summary: one line for help.
     """
 
     method: str = "plain"
-    tree: TreeName = "none"
+    draft: DraftName = "none"
+    tree: TreeName = "chain"
     draft_tokens: int = 5
     verify: Literal["strict"] = "strict"
+    prune: float = 0.0
+    prune_by: PruneName = "attention"
+    prune_select: Literal["two-stage", "top", "stratified"] = "two-stage"
+    kept_positions: Literal["original", "compact"] = "original"
+    top_p_mass: float = 0.4
+    uv_layer: int | None = None
+    prune_seed: int = 0
+    tree_nodes: int = 30
+    tree_depth: int = 4
+    tree_width: int = 8
+    entropy_sure: float = 0.02
+    entropy_unsure: float = 0.15
+    lookup_ngram: int = 4
+    lookup_branch: int = 0
     summary: str = ""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.draft_tokens <= 64:
-            raise UsageError(f"--draft-tokens must be between 1 and 64, not {self.draft_tokens}")
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise UsageError(
+                    f"{name.replace('_', '-')} must be between {least:g} and {most:g}, "
+                    f"not {value:g}"
+                )
+        if self.draft == "self" and self.kept_positions == "compact":
+            raise UsageError("self-drafting keeps the target's rows: kept-positions=original")
 
     @property
     def needs_draft(self) -> bool:
         """Whether a draft model has to be loaded."""
-        return self.tree != "none"
+        return self.draft == "pair"
 
+    @property
+    def speculates(self) -> bool:
+        """Whether anything is drafted."""
+        return self.draft != "none"
+
+    def parts(self) -> frozenset[str]:
+        """Names of the fields that make a difference to this method."""
+        if self.draft == "none":
+            return frozenset()
+        if self.draft == "lookup":
+            return frozenset({"draft_tokens", "lookup_ngram"})
+        names = {"tree", "prune", "lookup_branch"} | _TREE_PARTS[self.tree]
+        if self.lookup_branch:
+            names.add("lookup_ngram")
+        if self.prune > 0:
+            names |= {"prune_by", "kept_positions"} | _PRUNE_PARTS[self.prune_by]
+        return frozenset(names)
+
+
+_RANGES: dict[str, tuple[float, float]] = {
+    "draft_tokens": (1, 64),
+    "prune": (0, 1),
+    "top_p_mass": (0, 1),
+    "uv_layer": (1, 1000),
+    "tree_nodes": (1, 256),
+    "tree_depth": (1, 16),
+    "tree_width": (1, 32),
+    "entropy_sure": (0, 1),
+    "entropy_unsure": (0, 1),
+    "lookup_ngram": (1, 16),
+    "lookup_branch": (0, 64),
+}
+
+_TREE_PARTS: dict[str, set[str]] = {
+    "chain": {"draft_tokens"},
+    "static": set(),
+    "dynamic": {"tree_nodes", "tree_depth", "tree_width"},
+    "entropy": {"entropy_sure", "entropy_unsure"},
+}
+
+_PRUNE_PARTS: dict[str, set[str]] = {
+    "attention": {"prune_select", "top_p_mass"},
+    "uv": {"prune_select", "top_p_mass", "uv_layer"},
+    "uniform": set(),
+    "random": {"prune_seed"},
+}
 
 #: Method presets as plain data. A new method is a new line here and its classes in the engine.
 METHODS: dict[str, SpeculationSettings] = {
-    "plain": SpeculationSettings("plain", summary="one token per target call, no draft"),
-    "sd": SpeculationSettings("sd", tree="chain", summary="a chain of drafted tokens, strict"),
-    "sd-tree": SpeculationSettings(
-        "sd-tree", tree="static", summary="the 25-node static tree of SpecVLM, strict"
-    ),
+    preset.method: preset
+    for preset in (
+        SpeculationSettings("plain", summary="one token per target call, no draft"),
+        SpeculationSettings("sd", "pair", summary="a chain of drafted tokens"),
+        SpeculationSettings("sd-tree", "pair", "static", summary="SpecVLM's 25-node static tree"),
+        SpeculationSettings(
+            "specvlm",
+            "pair",
+            "static",
+            prune=0.9,
+            kept_positions="compact",
+            summary="that tree, the draft seeing the tenth of the video that the question "
+            "attends to",
+        ),
+        SpeculationSettings(
+            "lookup", "lookup", draft_tokens=10, summary="drafts from the text so far, no model"
+        ),
+        SpeculationSettings(
+            "self",
+            "self",
+            prune=0.9,
+            summary="the target drafts for itself on a tenth of the video",
+        ),
+    )
 }
 
 DEFAULT_METHOD = "sd-tree"
@@ -137,7 +249,7 @@ def method_settings(name: str, **overrides: Any) -> SpeculationSettings:
     """The preset ``name`` with every override that is not None applied.
 
     Raises:
-        UsageError: for an unknown method, or a part that the method does not have.
+        UsageError: for an unknown method, or a part that makes no difference to it.
     """
     preset = METHODS.get(name)
     if preset is None:
@@ -146,6 +258,11 @@ def method_settings(name: str, **overrides: Any) -> SpeculationSettings:
     unknown = given.keys() - {field.name for field in fields(SpeculationSettings)}
     if unknown:
         raise UsageError(f"unknown speculation setting '{sorted(unknown)[0]}'")
-    if "draft_tokens" in given and preset.tree != "chain":
-        raise UsageError(f"--draft-tokens sets the length of a chain; method '{name}' drafts none")
-    return replace(preset, **given)
+    settings = replace(preset, **given)
+    idle = sorted(given.keys() - settings.parts())
+    if idle:
+        raise UsageError(
+            f"{idle[0].replace('_', '-')} makes no difference to method '{name}'"
+            + (f" with tree '{settings.tree}'" if settings.needs_draft else "")
+        )
+    return settings

@@ -115,7 +115,7 @@ def test_a_verify_step_never_reads_from_the_device(target: Qwen25VL, penalty: fl
     tree = STATIC_TREE.with_tokens(tree_tokens(STATIC_TREE))
     with _NoReads():
         scores = stack.process(model.verify(tree), tree.tokens, tree.mask)
-        verdict = StrictGreedy().judge(tree, scores)
+        verdict = StrictGreedy().verdict(tree, scores)
     with pytest.raises(AssertionError, match="_local_scalar_dense"), _NoReads():
         verdict.count[0].item()
 

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.tiny import random_frames, transformers_greedy
-from vidcap.engine.logits import LogitsSettings
-from vidcap.engine.loop import Limits
-from vidcap.engine.request import Request, start
-from vidcap.engine.schedule import PrefilledPrompt, PrefillJob, sequential_prefill
-from vidcap.engine.stats import Stats
+from tests.engine.runs import PLAIN, Run
+from tests.tiny import random_frames
 from vidcap.models.loading import load_model
-from vidcap.models.protocol import VideoInputs
 from vidcap.models.qwen2_5_vl import Qwen25VL
-from vidcap.settings import PositionPolicy, SpeculationSettings, method_settings
+from vidcap.settings import METHODS, PositionPolicy, SpeculationSettings, method_settings
 
-METHODS = {
-    "plain": method_settings("plain"),
-    "chain1": method_settings("sd", draft_tokens=1),
-    "chain5": method_settings("sd"),
-    "static": method_settings("sd-tree"),
-}
+QUESTION = "What moves?"
 CLIPS = {"one frame": (1, 112, 112), "short": (6, 112, 140), "long": (24, 56, 112)}
+TREES = {
+    "chain1": method_settings("sd", draft_tokens=1),
+    "chain": method_settings("sd"),
+    "static": method_settings("sd-tree"),
+    "dynamic": method_settings("sd", tree="dynamic"),
+    "narrow": method_settings("sd", tree="dynamic", tree_nodes=7, tree_depth=6, tree_width=2),
+    "entropy": method_settings("sd", tree="entropy", entropy_sure=0.3, entropy_unsure=0.5),
+    "branch": method_settings("sd", lookup_branch=6),
+}
+PRUNINGS = [
+    {"prune": 0.9, "prune_by": "attention"},
+    {"prune": 0.5, "prune_by": "attention", "prune_select": "stratified"},
+    {"prune": 0.9, "prune_by": "attention", "kept_positions": "compact"},
+    {"prune": 0.9, "prune_by": "uv"},
+    {"prune": 0.8, "prune_by": "uv", "prune_select": "top", "uv_layer": 2},
+    {"prune": 0.7, "prune_by": "uniform", "kept_positions": "compact"},
+    {"prune": 0.7, "prune_by": "random"},
+    {"prune": 1.0},
+]
 
 
 @pytest.fixture(scope="module")
@@ -39,68 +49,65 @@ def models(tiny_target: Path, tiny_draft: Path, tiny_perturbed: Path) -> dict[st
     return {name: load_model(path, cpu, torch.float32) for name, path in folders.items()}
 
 
-def prefill(
-    target: Qwen25VL, draft: Qwen25VL, inputs: VideoInputs, positions: PositionPolicy
-) -> PrefilledPrompt:
-    jobs = [
-        PrefillJob(model.language, lambda model=model: model.encode(inputs, positions))
-        for model in (target, draft)
-    ]
-    return sequential_prefill(jobs[0], jobs[1], Stats())
-
-
-def decode(
-    target: Qwen25VL,
-    prompt: PrefilledPrompt,
-    question: str,
-    method: SpeculationSettings,
-    *,
-    max_tokens: int = 40,
-    stop_ids: frozenset[int] = frozenset(),
-    penalty: float = 1.0,
-) -> tuple[list[int], Stats]:
-    rules = target.rules
-    request = Request(
-        suffix_ids=target.suffix_ids(question),
-        limits=Limits(max_tokens, stop_ids),
-        logits=LogitsSettings(rules.vocab_size, rules.placeholder_ids, penalty),
-        speculation=method,
-    )
-    stats = Stats()
-    tokens = [token for new in start(prompt, request, stats) for token in new]
-    return tokens, stats
+def make_run(models: dict[str, Qwen25VL], draft: str = "perturbed", **parts: object) -> Run:
+    clip = parts.pop("clip", CLIPS["short"])
+    inputs = models["target"].prepare(random_frames(*clip, seed=clip[0]), fps=2.0)
+    return Run(models["target"], models[draft], inputs, **parts)
 
 
 @pytest.mark.parametrize("positions", ["reference", "transformers"])
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS.keys())
-def test_all_methods_equal_generate(
+def test_every_preset_equals_generate(
     models: dict[str, Qwen25VL], clip: tuple[int, int, int], positions: PositionPolicy
 ) -> None:
-    target = models["target"]
-    inputs = target.prepare(random_frames(*clip, seed=clip[0]), fps=2.0)
-    for name in ("random", "perturbed", "copy"):
-        prompt = prefill(target, models[name], inputs, positions)
-        for question in ("What moves?", "Describe the red circle."):
-            suffix = target.suffix_ids(question)
-            expected = transformers_greedy(
-                target, inputs, prompt.target.prefix, suffix, max_tokens=40
-            )
+    for draft in ("random", "perturbed", "copy"):
+        run = make_run(models, draft, clip=clip, positions=positions)
+        for question in (QUESTION, "Describe the red circle."):
+            expected = run.transformers(question)
             for method in METHODS.values():
-                tokens, _ = decode(target, prompt, question, method)
-                assert tokens == expected, (name, question, method)
+                assert run.ask(question, method)[0] == expected, (draft, question, method)
 
 
-def test_drafts_of_a_copy_are_accepted_and_of_a_perturbed_one_in_part(
-    models: dict[str, Qwen25VL],
+@pytest.mark.parametrize("tree", TREES.values(), ids=TREES.keys())
+def test_every_tree_equals_generate(models: dict[str, Qwen25VL], tree: SpeculationSettings) -> None:
+    for draft, penalty in product(("random", "perturbed", "copy"), (1.0, 1.2)):
+        run = make_run(models, draft, penalty=penalty)
+        tokens, stats = run.ask(QUESTION, tree)
+        assert tokens == run.transformers(QUESTION), (draft, penalty)
+        if draft == "copy":
+            assert stats.mean_accepted_drafts >= 1
+
+
+@pytest.mark.parametrize("pruning", PRUNINGS, ids=lambda parts: "-".join(map(str, parts.values())))
+def test_every_pruning_equals_generate(
+    models: dict[str, Qwen25VL], pruning: dict[str, object]
 ) -> None:
-    """The exactness test would be empty if no draft were ever accepted, or none ever rejected."""
-    target = models["target"]
-    inputs = target.prepare(random_frames(6), fps=2.0)
+    run = make_run(models, "copy", clip=CLIPS["long"])
+    expected = run.transformers(QUESTION)
+    total = run.inputs.visual_tokens
+    for name in ("sd", "sd-tree"):
+        tokens, stats = run.ask(QUESTION, method_settings(name, **pruning))
+        assert tokens == expected
+        assert stats.draft_visual == round(total * (1 - pruning["prune"]) - 0.499)
+    own = [part for part in pruning if part != "kept_positions"]
+    parts = {part: pruning[part] for part in own}
+    assert run.ask(QUESTION, method_settings("self", **parts))[0] == expected
+
+
+def test_pruning_nothing_changes_no_draft(models: dict[str, Qwen25VL]) -> None:
+    run = make_run(models, "perturbed", max_tokens=61)
+    full = run.ask(QUESTION, method_settings("sd"))[1]
+    same = run.ask(QUESTION, method_settings("self", prune=0.0))[1]
+    assert same.draft_acceptance_rate == 1.0
+    assert 0 < full.draft_acceptance_rate < 1.0
+
+
+def test_acceptance_follows_the_quality_of_the_draft(models: dict[str, Qwen25VL]) -> None:
+    """The exactness tests would be empty if no draft were ever accepted, or none rejected."""
     rates = {}
-    for name in ("random", "perturbed", "copy"):
-        prompt = prefill(target, models[name], inputs, "reference")
-        _, stats = decode(target, prompt, "What moves?", METHODS["chain5"], max_tokens=61)
-        rates[name] = stats.draft_acceptance_rate
+    for draft in ("random", "perturbed", "copy"):
+        run = make_run(models, draft, max_tokens=61)
+        rates[draft] = run.ask(QUESTION, method_settings("sd"))[1].draft_acceptance_rate
     assert rates["copy"] == 1.0
     assert rates["random"] < rates["perturbed"] < 1.0
     assert rates["perturbed"] > 0.1
@@ -108,73 +115,61 @@ def test_drafts_of_a_copy_are_accepted_and_of_a_perturbed_one_in_part(
 
 @pytest.mark.parametrize("penalty", [1.05, 1.2])
 def test_repetition_penalty_follows_every_path(models: dict[str, Qwen25VL], penalty: float) -> None:
-    target = models["target"]
-    inputs = target.prepare(random_frames(6), fps=2.0)
-    for name in ("perturbed", "copy"):
-        prompt = prefill(target, models[name], inputs, "reference")
-        suffix = target.suffix_ids("What moves?")
-        reference = transformers_greedy(
-            target,
-            inputs,
-            prompt.target.prefix,
-            suffix,
-            max_tokens=40,
-            repetition_penalty=penalty,
-        )
+    for draft in ("perturbed", "copy"):
+        run = make_run(models, draft, penalty=penalty)
+        expected = run.transformers(QUESTION)
         for method in METHODS.values():
-            tokens, _ = decode(target, prompt, "What moves?", method, penalty=penalty)
-            assert tokens == reference
-    plain, _ = decode(target, prompt, "What moves?", METHODS["plain"])
-    assert plain != reference
+            assert run.ask(QUESTION, method)[0] == expected
+    assert make_run(models).ask(QUESTION, PLAIN)[0] != expected
 
 
 @pytest.mark.parametrize("index", [0, 1, 3, 8, 17])
 def test_stop_tokens_in_the_middle_of_an_accepted_path(
     models: dict[str, Qwen25VL], index: int
 ) -> None:
-    target = models["target"]
-    inputs = target.prepare(random_frames(6), fps=2.0)
-    prompt = prefill(target, models["copy"], inputs, "reference")
-    free, _ = decode(target, prompt, "What moves?", METHODS["plain"], max_tokens=20)
-    stop = frozenset({free[index], target.tokenizer.convert_tokens_to_ids("<|im_end|>")})
-    expected = transformers_greedy(
-        target,
-        inputs,
-        prompt.target.prefix,
-        target.suffix_ids("What moves?"),
-        max_tokens=20,
-        stop_ids=stop,
-    )
-    for method in METHODS.values():
-        tokens, _ = decode(target, prompt, "What moves?", method, max_tokens=20, stop_ids=stop)
+    run = make_run(models, "copy", max_tokens=20)
+    free, _ = run.ask(QUESTION, PLAIN)
+    end = run.target.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    run.stop_ids = frozenset({free[index], end})
+    expected = run.transformers(QUESTION)
+    for method in (*METHODS.values(), *TREES.values()):
+        tokens, _ = run.ask(QUESTION, method)
         assert tokens == expected
         assert tokens == free[: free.index(tokens[-1]) + 1]
 
 
-def test_two_questions_share_one_vision_call_per_model(
-    models: dict[str, Qwen25VL], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target, draft = models["target"], models["random"]
+@pytest.mark.parametrize("name", ["sd-tree", "specvlm", "self"])
+def test_questions_share_one_vision_call_per_model(models: dict[str, Qwen25VL], name: str) -> None:
+    run = make_run(models, "random")
     calls = {"target": 0, "random": 0}
-    for name in calls:
-        visual = models[name].model.model.visual
 
-        def count(*args: object, name: str = name) -> None:
-            calls[name] += 1
+    def count(model: str) -> None:
+        calls[model] += 1
 
-        handle = visual.register_forward_pre_hook(count)
-        monkeypatch.setattr(visual, "_test_handle", handle, raising=False)
-    inputs = target.prepare(random_frames(6), fps=2.0)
-    prompt = prefill(target, draft, inputs, "reference")
-    answers = {}
-    for question in ("What moves?", "How many circles are there?", "What moves?"):
-        answers.setdefault(question, []).append(
-            decode(target, prompt, question, METHODS["static"])[0]
+    handles = [
+        models[model].model.model.visual.register_forward_pre_hook(
+            lambda *args, model=model: count(model)
         )
-    assert calls == {"target": 1, "random": 1}
-    assert answers["What moves?"][0] == answers["What moves?"][1]
-    for question, given in answers.items():
-        fresh = prefill(target, draft, inputs, "reference")
-        assert decode(target, fresh, question, METHODS["plain"])[0] == given[0]
-    for name in calls:
-        models[name].model.model.visual._test_handle.remove()
+        for model in calls
+    ]
+    method = method_settings(name)
+    prompt = run.prefill(method)
+    questions = (QUESTION, "How many circles are there?", QUESTION)
+    answers = [run.ask(question, method, prompt)[0] for question in questions]
+    for handle in handles:
+        handle.remove()
+    assert calls == {"target": 1, "random": int(method.draft == "pair")}
+    assert answers[0] == answers[2]
+    assert answers == [run.ask(question, PLAIN)[0] for question in questions]
+
+
+def test_a_blind_draft_needs_no_vision_tower(models: dict[str, Qwen25VL]) -> None:
+    run = make_run(models, "random")
+    visual = models["random"].model.model.visual
+    calls: list[int] = []
+    handle = visual.register_forward_pre_hook(lambda *args: calls.append(1))
+    tokens, stats = run.ask(QUESTION, method_settings("sd", prune=1.0))
+    handle.remove()
+    assert not calls
+    assert stats.draft_visual == 0
+    assert tokens == run.ask(QUESTION, PLAIN)[0]

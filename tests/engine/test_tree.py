@@ -69,7 +69,7 @@ def test_the_verdict_is_the_longest_path_that_plain_decoding_would_take(
     tokens = torch.randint(0, vocab, (1, shape.size), generator=generator)
     scores = torch.rand(1, shape.size, vocab, generator=generator)
     choice = scores[0].argmax(-1).tolist()
-    accepted = StrictGreedy().judge(shape.with_tokens(tokens), scores).read()[0]
+    accepted = StrictGreedy().verdict(shape.with_tokens(tokens), scores).read()[0]
 
     def longest(node: int) -> int:
         below = [
@@ -95,7 +95,7 @@ def test_rows_of_a_batch_are_judged_by_themselves() -> None:
     for row, wanted in enumerate([(1, 2, 3), (1, 0, 3)]):
         for node, token in enumerate(wanted):
             scores[row, node, token] = 1
-    first, second = StrictGreedy().judge(shape.with_tokens(tokens), scores).read()
+    first, second = StrictGreedy().verdict(shape.with_tokens(tokens), scores).read()
     assert first.nodes == (0, 1, 2)
     assert first.tokens == (1, 2, 3)
     assert second.nodes == (0, 1)

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 if TYPE_CHECKING:
     from vidcap.engine.kv import KVCache
+    from vidcap.engine.probe import Probe
 
 #: Name under which the function is registered. It must contain neither "flash" nor "sdpa" nor "/":
 #: transformers attaches meanings to those.
@@ -36,12 +37,14 @@ class AttentionStep:
         rows: tail rows that may be attended to (committed rows and those of this pass).
         bias: additive mask [b, 1, group * q, rows] in the model's dtype, 0 or -inf, None where
             every row of the tail is visible to every query.
+        probe: collects what was asked for, None where nothing was.
     """
 
     kv: KVCache
     slots: Tensor | None = None
     rows: int = 0
     bias: Tensor | None = None
+    probe: Probe | None = None
 
 
 def attend(
@@ -126,6 +129,8 @@ def _attend_split(query: Tensor, step: AttentionStep, layer: int, scale: float) 
     if step.kv.prefix_length:
         prefix_key, prefix_value = step.kv.prefix[layer]
         prefix_out, prefix_lse = attend(packed, prefix_key, prefix_value, scale)
+        if step.probe is not None and step.probe.needs.visual_attention:
+            step.probe.add_attention(packed, prefix_key, scale, torch.logaddexp(prefix_lse, lse))
         out = merge(prefix_out, prefix_lse, out, lse)
     return out.reshape(batch, heads, rows, dim).transpose(1, 2)
 

@@ -11,6 +11,7 @@ from vidcap.engine.attention import AttentionStep
 from vidcap.engine.kv import KVCache
 from vidcap.engine.model import EncodedPrefix, LanguageModel
 from vidcap.engine.positions import text_positions
+from vidcap.engine.probe import Probe
 from vidcap.engine.tree import Tree
 from vidcap.engine.verify.base import Accepted
 
@@ -25,17 +26,17 @@ class Decoder:
         self._planes = prefix.position_ids.shape[0] if prefix.position_ids.dim() == 3 else 1
 
     @staticmethod
-    def prefill(model: LanguageModel, prefix: EncodedPrefix) -> Decoder:
+    def prefill(model: LanguageModel, prefix: EncodedPrefix, probe: Probe | None = None) -> Decoder:
         """Run the prefix through the model once and freeze its keys and values."""
         kv = KVCache(model.kv_spec, prefix.ids.shape[0], tail_rows=1)
-        model.forward(prefix.embeds, prefix.position_ids, AttentionStep(kv))
+        model.forward(prefix.embeds, prefix.position_ids, AttentionStep(kv, probe=probe))
         return Decoder(model, prefix, kv)
 
     def fork(self, tail_rows: int) -> Decoder:
         """A decoder on the same prefix with an empty tail of at least `tail_rows` rows."""
         return Decoder(self.model, self.prefix, self.kv.fork(tail_rows))
 
-    def append(self, ids: Tensor) -> Tensor:
+    def append(self, ids: Tensor, probe: Probe | None = None) -> Tensor:
         """Run Long[b, n] text ids behind the committed rows and commit them.
 
         Returns:
@@ -44,11 +45,18 @@ class Decoder:
         count = ids.shape[1]
         order = torch.arange(count, device=ids.device)
         mask = order[:, None] >= order[None, :]
-        hidden = self.run(ids, order[None], mask[None])
+        hidden = self.run(ids, order[None], mask[None], probe=probe)
         self.kv.append_committed(count)
         return hidden
 
-    def run(self, ids: Tensor, depths: Tensor, mask: Tensor, offset: int = 0) -> Tensor:
+    def run(
+        self,
+        ids: Tensor,
+        depths: Tensor,
+        mask: Tensor,
+        offset: int = 0,
+        probe: Probe | None = None,
+    ) -> Tensor:
         """Run tree nodes without committing them.
 
         Args:
@@ -57,6 +65,7 @@ class Decoder:
             mask: bool[b, q, offset + q] which uncommitted rows each node sees, itself included.
                 The first `offset` columns are rows that earlier calls of this round wrote.
             offset: uncommitted rows already written; this call writes behind them.
+            probe: collects what was asked for.
 
         Returns:
             last hidden states [b, q, d].
@@ -71,6 +80,7 @@ class Decoder:
             slots=torch.arange(begin, begin + count, device=device),
             rows=begin + count,
             bias=self._bias(mask.to(device)),
+            probe=probe,
         )
         positions = text_positions(
             self.prefix.suffix_start, depths.to(device) + length, self._planes
@@ -94,15 +104,16 @@ class Decoder:
 class TargetDecoder:
     """The target behind its prompt, as the loop drives it."""
 
-    def __init__(self, decoder: Decoder, suffix_ids: Tensor):
+    def __init__(self, decoder: Decoder, suffix_ids: Tensor, probe: Probe | None = None):
         """Runs the question.
 
         Args:
             decoder: the target behind the frozen prefix.
             suffix_ids: Long[b, n] prompt tokens behind the last visual token, n at least 1.
+            probe: collects what was asked for of this pass.
         """
         self._decoder = decoder
-        self._last_hidden = decoder.append(suffix_ids)[:, -1:]
+        self._last_hidden = decoder.append(suffix_ids, probe)[:, -1:]
 
     def prompt_logits(self) -> Tensor:
         """Logits [b, 1, V] behind the prompt's last token."""

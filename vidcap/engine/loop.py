@@ -9,12 +9,11 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from vidcap.engine.draft.base import Drafter
+from vidcap.engine.draft.base import Drafter, Proposal
 from vidcap.engine.logits import LogitsStack
 from vidcap.engine.stats import Stats
 from vidcap.engine.tree import ROOT_ONLY, Tree
 from vidcap.engine.verify.base import Accepted, Verifier
-
 
 FinishReason = Literal["stop", "length", "interrupted"]
 
@@ -86,7 +85,7 @@ class Generation:
         with self.stats.timer("draft"):
             proposal = self.drafter.propose(self._row(newest))
         with self.stats.timer("verify"):
-            accepted = self._judge(proposal.tree, self.target.verify(proposal.tree))
+            accepted = self._judge(proposal, self.target.verify(proposal.tree))
         self.target.commit(accepted)
         self.drafter.commit(proposal, accepted)
         tokens = self._take(accepted.tokens)
@@ -95,12 +94,12 @@ class Generation:
 
     def _first(self) -> tuple[int, ...]:
         # The prompt's last token plays the root: it is in the history already.
-        tree = ROOT_ONLY.with_tokens(self.stack.last_prompt_id)
-        return self._judge(tree, self.target.prompt_logits()).tokens
+        proposal = Proposal(ROOT_ONLY.with_tokens(self.stack.last_prompt_id))
+        return self._judge(proposal, self.target.prompt_logits()).tokens
 
-    def _judge(self, tree: Tree, logits: Tensor) -> Accepted:
-        scores = self.stack.process(logits, tree.tokens, tree.mask)
-        return self.verifier.judge(tree, scores).read()[0]
+    def _judge(self, proposal: Proposal, logits: Tensor) -> Accepted:
+        scores = self.stack.process(logits, proposal.tree.tokens, proposal.tree.mask)
+        return self.verifier.judge(proposal, scores)
 
     def _take(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
         kept, self.finish_reason = self.limits.cut(tokens, self.stats.generated)

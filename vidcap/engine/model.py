@@ -34,6 +34,7 @@ class EncodedPrefix:
         visual_index: Long[m] columns of the visual tokens.
         suffix_start: position id of the first text token behind the prefix; every later token
             counts on from there, on all planes.
+        grid: visual tokens in time, height and width, None where they form no grid.
     """
 
     ids: Tensor
@@ -41,11 +42,40 @@ class EncodedPrefix:
     position_ids: Tensor
     visual_index: Tensor
     suffix_start: int
+    grid: tuple[int, int, int] | None = None
 
     @property
     def length(self) -> int:
         """P, the number of prompt tokens in the prefix."""
         return self.ids.shape[1]
+
+    def columns_of(self, kept: Tensor) -> Tensor:
+        """Long[n] columns that stay when only the visual tokens of rank `kept` (Long[k]) do."""
+        stays = torch.ones(self.length, dtype=torch.bool, device=self.ids.device)
+        stays[self.visual_index] = False
+        stays[self.visual_index[kept.to(stays.device)]] = True
+        return stays.nonzero().flatten()
+
+    def keep(self, kept: Tensor, *, compact: bool) -> EncodedPrefix:
+        """The prefix with fewer visual tokens.
+
+        Args:
+            kept: Long[k] sorted ranks of the visual tokens that stay.
+            compact: number all columns 0, 1, 2 ... on every axis, as SpecVLM's code does for its
+                draft; otherwise every column, and the text behind, keeps its position.
+        """
+        columns = self.columns_of(kept)
+        positions = self.position_ids[..., columns]
+        if compact:
+            positions = torch.arange(len(columns), device=columns.device).expand_as(positions)
+        visual = torch.isin(columns, self.visual_index)
+        return EncodedPrefix(
+            ids=self.ids[:, columns],
+            embeds=self.embeds[:, columns],
+            position_ids=positions,
+            visual_index=visual.nonzero().flatten(),
+            suffix_start=len(columns) if compact else self.suffix_start,
+        )
 
 
 class LanguageModel(Protocol):

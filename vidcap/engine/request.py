@@ -8,15 +8,32 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vidcap.engine.decoder import TargetDecoder
-from vidcap.engine.draft import Drafter, NoDraft, PairDrafter
+from vidcap.engine.decoder import Decoder, TargetDecoder
+from vidcap.engine.draft import (
+    Chooser,
+    Drafter,
+    DynamicDrafter,
+    DynamicSettings,
+    EntropyShape,
+    Lookup,
+    LookupDrafter,
+    NoDraft,
+    PairDrafter,
+    WithLookup,
+)
 from vidcap.engine.logits import LogitsSettings, LogitsStack
 from vidcap.engine.loop import Generation, Limits
+from vidcap.engine.probe import Probe
+from vidcap.engine.prune.score import PrefillProbes
+from vidcap.engine.sampling import SamplingSettings
 from vidcap.engine.schedule import PrefilledPrompt
 from vidcap.engine.stats import Stats
-from vidcap.engine.tree import ROOT_ONLY, STATIC_TREE, TreeShape
-from vidcap.engine.verify import StrictGreedy
+from vidcap.engine.tree import STATIC_TREE, TreeShape
+from vidcap.engine.verify import LosslessSampling, StrictGreedy, Verifier
 from vidcap.settings import SpeculationSettings
+
+#: Rows behind the text in a tail: the largest tree, and a last round that may overshoot by a path.
+_SPARE_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +45,14 @@ class Request:
         limits: when to stop.
         logits: what happens to the scores, the same for every method.
         speculation: the method.
+        sampling: None for greedy decoding.
     """
 
     suffix_ids: Tensor
     limits: Limits
     logits: LogitsSettings
     speculation: SpeculationSettings
-
-
-def tree_shape(speculation: SpeculationSettings) -> TreeShape:
-    """The shape that a method drafts each round."""
-    if speculation.tree == "chain":
-        return TreeShape.chain(speculation.draft_tokens)
-    return STATIC_TREE if speculation.tree == "static" else ROOT_ONLY
+    sampling: SamplingSettings | None = None
 
 
 @torch.inference_mode()
@@ -50,32 +62,93 @@ def start(
     stats: Stats,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Generation:
-    """Run the question through both models and return the generation, ready to iterate over.
+    """Run the question through the models and return the generation, ready to iterate over.
 
     Raises:
-        ValueError: when the method drafts and the prompt has no draft.
+        ValueError: when the method drafts with a pair and the prompt has no draft.
     """
-    shape = tree_shape(request.speculation)
-    # Besides the text: the tree's nodes, and a last round that may overshoot by a whole path.
-    rows = request.suffix_ids.shape[1] + request.limits.max_tokens + 2 * shape.size
-    ids = torch.cat([prompt.target.prefix.ids, request.suffix_ids], dim=1)
-    stack = LogitsStack(request.logits, ids)
-    with stats.timer("target_prefill"):
-        target = TargetDecoder(prompt.target.fork(rows), request.suffix_ids)
-    with stats.timer("draft_prefill"):
-        drafter = _drafter(prompt, request, shape, stack, rows)
+    build = _Builder(prompt, request, stats)
+    target = build.target()
+    drafter = build.drafter()
     return Generation(
-        target, drafter, StrictGreedy(), stack, request.limits, stats, should_stop=should_stop
+        target, drafter, build.verifier(), build.stack, request.limits, stats, should_stop
     )
 
 
-def _drafter(
-    prompt: PrefilledPrompt, request: Request, shape: TreeShape, stack: LogitsStack, rows: int
-) -> Drafter:
-    if not request.speculation.needs_draft:
-        return NoDraft()
-    if prompt.draft is None:
-        raise ValueError(f"method '{request.speculation.method}' needs a draft model")
-    decoder = prompt.draft.fork(rows)
-    decoder.append(request.suffix_ids.to(decoder.kv.spec.device))
-    return PairDrafter(decoder, shape, stack)
+class _Builder:
+    """Makes the parts of one generation from the method's settings."""
+
+    def __init__(self, prompt: PrefilledPrompt, request: Request, stats: Stats):
+        self._prompt = prompt
+        self._request = request
+        self._stats = stats
+        self._settings = request.speculation
+        ids = torch.cat([prompt.target.prefix.ids, request.suffix_ids], dim=1)
+        self._prompt_ids = ids
+        self.stack = LogitsStack(request.logits, ids)
+        sampling = request.sampling
+        self._generator = sampling.generator() if sampling else None
+        spare = _SPARE_ROWS + self._settings.tree_nodes + self._settings.draft_tokens
+        if self._settings.tree == "dynamic":
+            spare += self._settings.tree_depth * self._settings.tree_width
+        self._rows = request.suffix_ids.shape[1] + request.limits.max_tokens + spare
+        self._target = prompt.target.fork(self._rows)
+        self._suffix_probe = Probe(prompt.pruner.suffix_needs, prompt.target.prefix.visual_index)
+
+    def target(self) -> TargetDecoder:
+        """The target behind the question."""
+        with self._stats.timer("target_prefill"):
+            return TargetDecoder(self._target, self._request.suffix_ids, self._suffix_probe)
+
+    def verifier(self) -> Verifier:
+        """Who judges."""
+        sampling = self._request.sampling
+        if sampling is None or self._generator is None:
+            return StrictGreedy()
+        return LosslessSampling(sampling, self._generator)
+
+    def drafter(self) -> Drafter:
+        """Who proposes; the target must have seen the question."""
+        settings = self._settings
+        if settings.draft == "none":
+            return NoDraft()
+        if settings.draft == "lookup":
+            return LookupDrafter(self._lookup(), settings.draft_tokens)
+        with self._stats.timer("draft_prefill"):
+            drafter = self._model_drafter(self._draft_decoder())
+        if settings.lookup_branch:
+            return WithLookup(drafter, self._lookup(), settings.lookup_branch)
+        return drafter
+
+    def _lookup(self) -> Lookup:
+        suppressed = self._request.logits.suppress
+        return Lookup(self._prompt_ids[0].tolist(), suppressed, self._settings.lookup_ngram)
+
+    def _draft_decoder(self) -> Decoder:
+        prompt, settings = self._prompt, self._settings
+        if prompt.source is None:
+            raise ValueError(f"method '{settings.method}' needs a draft model")
+        prefix = prompt.target.prefix
+        probes = PrefillProbes(prompt.probe, self._suffix_probe, prefix.visual_index)
+        kept = prompt.pruner.keep(prefix, probes)
+        self._stats.draft_visual = len(prefix.visual_index) if kept is None else len(kept)
+        return prompt.source.decoder(
+            self._target,
+            self._request.suffix_ids,
+            kept,
+            compact=settings.kept_positions == "compact",
+            rows=self._rows,
+        )
+
+    def _model_drafter(self, decoder: Decoder) -> Drafter:
+        settings, stack = self._settings, self.stack
+        if settings.tree == "dynamic":
+            form = DynamicSettings(settings.tree_nodes, settings.tree_depth, settings.tree_width)
+            return DynamicDrafter(decoder, form, stack)
+        chooser = Chooser(self._request.sampling, self._generator)
+        if settings.tree == "entropy":
+            choice = EntropyShape(settings.entropy_sure, settings.entropy_unsure)
+            return PairDrafter(decoder, choice, stack, chooser)
+        chain = settings.tree == "chain"
+        shape = TreeShape.chain(settings.draft_tokens) if chain else STATIC_TREE
+        return PairDrafter(decoder, shape, stack, chooser)

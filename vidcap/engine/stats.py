@@ -22,6 +22,7 @@ class Stats:
         accepted: drafted tokens that were committed to the output.
         histogram: how many rounds accepted 0, 1, 2 ... drafts.
         generated: tokens of the output, the first one (from the prefill) included.
+        draft_visual: visual tokens that the draft saw, None where no model drafted.
     """
 
     synchronize: Callable[[], None] | None = None
@@ -31,6 +32,7 @@ class Stats:
     accepted: int = 0
     histogram: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     generated: int = 0
+    draft_visual: int | None = None
 
     @contextmanager
     def timer(self, stage: str) -> Iterator[None]:

@@ -86,6 +86,7 @@ class Qwen25VL:
             position_ids=position_ids[..., :-1],
             visual_index=visual[0, :-1].nonzero().flatten(),
             suffix_start=int(position_ids[..., -1].max()),
+            grid=self._merged_grid(inputs.tensors["video_grid_thw"]),
         )
 
     def suffix_ids(self, prompt: str) -> Tensor:
@@ -98,6 +99,11 @@ class Qwen25VL:
             suffix, add_special_tokens=False, return_tensors="pt"
         ).input_ids
         return ids
+
+    def _merged_grid(self, grid: Tensor) -> tuple[int, int, int]:
+        merge = self.model.config.vision_config.spatial_merge_size
+        time, height, width = grid[0].tolist()
+        return time, height // merge, width // merge
 
     def _render(self, prompt: str) -> str:
         content = [{"type": "video"}, {"type": "text", "text": prompt}]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,6 +12,7 @@ from torch import Tensor, nn
 
 from vidcap.engine.attention import AttentionStep
 from vidcap.engine.model import KVSpec
+from vidcap.engine.probe import Probe
 from vidcap.errors import ModelError
 
 
@@ -54,15 +58,41 @@ class ReleasedLanguageModel:
 
     def forward(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Tensor:
         """Last hidden states [b, n, d], after the final norm."""
-        hidden: Tensor = self._text(
-            inputs_embeds=embeds, position_ids=position_ids, use_cache=False, vidcap=step
-        ).last_hidden_state
+        with self._collecting(step.probe):
+            hidden: Tensor = self._text(
+                inputs_embeds=embeds, position_ids=position_ids, use_cache=False, vidcap=step
+            ).last_hidden_state
         return hidden
+
+    @contextmanager
+    def _collecting(self, probe: Probe | None) -> Iterator[None]:
+        """Hands the inputs of the wanted layers to the probe.
+
+        A hook in front of a layer sees what the layer sees, in every release and family; the
+        releases' own ``output_hidden_states`` differ in both.
+        """
+        handles = []
+        if probe is not None:
+            for layer in probe.needs.layer_inputs:
+                hook = partial(_keep_input, probe, layer)
+                module = self._text.layers[layer]
+                handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [b, n, V] in the model's dtype."""
         logits: Tensor = self._head(hidden)
         return logits
+
+
+def _keep_input(
+    probe: Probe, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    probe.layer_inputs[layer] = args[0] if args else kwargs["hidden_states"]
 
 
 class _Captured(Exception):  # noqa: N818 (control flow, not an error)

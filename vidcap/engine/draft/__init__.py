@@ -1,6 +1,26 @@
 """Who proposes drafts."""
 
 from vidcap.engine.draft.base import Drafter, NoDraft, Proposal
+from vidcap.engine.draft.choose import Chooser
+from vidcap.engine.draft.dynamic import DynamicDrafter, DynamicSettings
+from vidcap.engine.draft.entropy import EntropyShape
+from vidcap.engine.draft.lookup import Lookup, LookupDrafter, WithLookup
 from vidcap.engine.draft.pair import PairDrafter
+from vidcap.engine.draft.source import DraftSource, PairSource, SelfSource
 
-__all__ = ["Drafter", "NoDraft", "PairDrafter", "Proposal"]
+__all__ = [
+    "Chooser",
+    "DraftSource",
+    "Drafter",
+    "DynamicDrafter",
+    "DynamicSettings",
+    "EntropyShape",
+    "Lookup",
+    "LookupDrafter",
+    "NoDraft",
+    "PairDrafter",
+    "PairSource",
+    "Proposal",
+    "SelfSource",
+    "WithLookup",
+]

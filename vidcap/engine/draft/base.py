@@ -19,10 +19,12 @@ class Proposal:
         tree: the drafted tree; the root alone when nothing is drafted.
         probs: float32 [b, n, V] the draft's distribution behind each node, None for drafts that
             were chosen and not sampled.
+        calls: forward passes of the drafting model that it took.
     """
 
     tree: Tree
     probs: Tensor | None = None
+    calls: int = 0
 
     @property
     def drafted(self) -> int:

@@ -1,106 +1,118 @@
-"""A smaller model of the same family drafts."""
+"""A model drafts a tree whose shape is known when its root has been seen."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
-import torch
 from torch import Tensor
 
 from vidcap.engine.decoder import Decoder
 from vidcap.engine.draft.base import Proposal
+from vidcap.engine.draft.choose import Chooser
+from vidcap.engine.draft.rows import DraftRows
 from vidcap.engine.logits import LogitsStack
 from vidcap.engine.tree import TreeShape
 from vidcap.engine.verify.base import Accepted
 
+#: The shape of a round's tree, from the draft's scores [b, V] behind the root.
+ShapeChoice = Callable[[Tensor], TreeShape]
+
 
 class PairDrafter:
-    """Drafts a tree of fixed shape, level by level, from the draft model's likeliest tokens.
+    """Drafts chains and trees level by level; only nodes with children run through the model."""
 
-    Only nodes with children run through the draft. Rows of accepted nodes stay valid and are kept;
-    an accepted leaf has no row yet and is fed together with the next root.
-    """
-
-    def __init__(self, decoder: Decoder, shape: TreeShape, stack: LogitsStack):
+    def __init__(
+        self,
+        decoder: Decoder,
+        shape: TreeShape | ShapeChoice,
+        stack: LogitsStack,
+        chooser: Chooser | None = None,
+    ):
         """Args:
         decoder: the draft model behind the prompt, the question already committed.
-        shape: chain or tree to draft.
+        shape: what to draft, the same every round or chosen at the root.
         stack: the request's logits stack, shared with the target.
+        chooser: picks tokens from scores; None for the likeliest ones.
         """
-        if shape.size < 2:
-            raise ValueError("a drafter needs a tree with at least one drafted node")
-        self._decoder = decoder
-        self._shape = shape
+        self._rows = DraftRows(decoder)
+        self._choose_shape = (lambda scores: shape) if isinstance(shape, TreeShape) else shape
         self._stack = stack
-        self._levels = [list(level) for level in shape.levels()]
-        self._width = max(shape.ranks) + 1
-        self._growth = [_growth(shape, level) for level in self._levels]
-        # Node -> row behind the committed ones. The root is committed when it is fed.
-        inner = [node for level in self._levels[1:] for node in level]
-        self._row = {node: row for row, node in enumerate(inner)}
-        self._unfed: list[int] = []
+        self._chooser = chooser or Chooser()
+        self._row_of: list[int] = []
 
     def propose(self, root: Tensor) -> Proposal:
         """See :class:`vidcap.engine.draft.base.Drafter`."""
-        tokens = root.new_zeros(root.shape[0], self._shape.size)
+        scores = self._scores(self._rows.feed(root), root, root[:, None] == root[:, None])
+        shape = self._choose_shape(scores[:, 0])
+        plan = _plan(shape)
+        tokens = root.new_zeros(root.shape[0], shape.size)
         tokens[:, :1] = root
-        tree = self._shape.with_tokens(tokens)
-        # The tree's node 0 is committed by the time its children run: depths count from it.
-        hidden = self._feed_committed(root)
-        self._grow(tokens, tree.mask, hidden[:, -1:], level=0)
-        for level in range(1, len(self._levels)):
-            nodes = self._levels[level]
-            hidden = self._decoder.run(
-                tokens[:, nodes],
-                tree.depths[:, nodes] - 1,
-                self._row_mask(tree.mask, nodes),
-                offset=self._row[nodes[0]],
-            )
-            self._grow(tokens, tree.mask, hidden, level)
-        return Proposal(tree)
+        tree = shape.with_tokens(tokens)
+        probs = self._chooser.buffer(root.shape[0], shape.size, self._stack, root.device)
+        for depth, level in enumerate(plan.levels):
+            if depth:
+                mask = tree.mask[:, level.nodes][:, :, plan.inner[: level.rows]]
+                hidden = self._rows.run(tokens[:, level.nodes], depth, mask)
+                scores = self._scores(hidden, tokens, tree.mask[:, level.nodes])
+            ranked, dist = self._chooser.rank(scores, level.width)
+            tokens[:, level.children] = ranked[:, level.columns, level.ranks]
+            if probs is not None and dist is not None:
+                probs[:, level.nodes] = dist
+        self._row_of = plan.row_of
+        return Proposal(tree, probs)
 
     def commit(self, proposal: Proposal, accepted: Accepted) -> None:
         """See :class:`vidcap.engine.draft.base.Drafter`."""
-        kept = [node for node in accepted.nodes[1:] if node in self._row]
-        self._decoder.commit([self._row[node] for node in kept])
-        self._unfed = list(accepted.tokens[len(kept) : -1])
+        self._rows.commit(accepted, self._row_of)
 
-    def _feed_committed(self, root: Tensor) -> Tensor:
-        ids = root
-        if self._unfed:
-            ids = torch.cat([root.new_tensor([self._unfed]), root], dim=1)
-            self._unfed = []
-        return self._decoder.append(ids)
-
-    def _row_mask(self, mask: Tensor, nodes: list[int]) -> Tensor:
-        """bool[b, q, rows]: which uncommitted draft rows each of `nodes` sees."""
-        last = self._row[nodes[-1]]
-        columns = [node for node, row in self._row.items() if row <= last]
-        return mask[:, nodes][:, :, columns]
-
-    def _grow(self, tokens: Tensor, mask: Tensor, hidden: Tensor, level: int) -> None:
-        """Fill in the children of this level's nodes; hidden is [b, q, d], a row per node."""
-        nodes, growth = self._levels[level], self._growth[level]
-        logits = self._decoder.model.logits(hidden).to(tokens.device)
-        scores = self._stack.process(logits, tokens, mask[:, nodes])
-        ranked = scores.topk(self._width, dim=-1).indices
-        tokens[:, growth.children] = ranked[:, growth.columns, growth.ranks]
+    def _scores(self, hidden: Tensor, tokens: Tensor, mask: Tensor) -> Tensor:
+        logits = self._rows.decoder.model.logits(hidden).to(tokens.device)
+        return self._stack.process(logits, tokens, mask)
 
 
 @dataclass(frozen=True, slots=True)
-class _Growth:
-    """Children of one level: which node each is, its parent's column in the level, and its rank."""
+class _Level:
+    """The nodes of one depth that have children.
 
+    Attributes:
+        nodes: their indices in the tree.
+        rows: rows of the draft's tail when they have run.
+        children, columns, ranks: per child its index, its parent's place in `nodes`, its rank.
+        width: how many ranks are needed.
+    """
+
+    nodes: list[int]
+    rows: int
     children: list[int]
     columns: list[int]
     ranks: list[int]
+    width: int
 
 
-def _growth(shape: TreeShape, level: list[int]) -> _Growth:
-    column = {node: index for index, node in enumerate(level)}
-    children = [node for node, parent in enumerate(shape.parents) if parent in column]
-    return _Growth(
-        children,
-        [column[shape.parents[child]] for child in children],
-        [shape.ranks[child] for child in children],
-    )
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How a shape is drafted: its levels, the nodes that get rows in order, each node's row."""
+
+    levels: tuple[_Level, ...]
+    inner: list[int]
+    row_of: list[int]
+
+
+@lru_cache(maxsize=32)
+def _plan(shape: TreeShape) -> _Plan:
+    if shape.size < 2:
+        raise ValueError("a drafter needs a tree with at least one drafted node")
+    depths = shape.levels()
+    inner = [node for level in depths[1:] for node in level]
+    row_of = [inner.index(node) if node in inner else -1 for node in range(shape.size)]
+    levels = []
+    for level in depths:
+        nodes = list(level)
+        children = [node for node, parent in enumerate(shape.parents) if parent in nodes]
+        ranks = [shape.ranks[child] for child in children]
+        columns = [nodes.index(shape.parents[child]) for child in children]
+        rows = row_of[nodes[-1]] + 1
+        levels.append(_Level(nodes, rows, children, columns, ranks, max(ranks) + 1))
+    return _Plan(tuple(levels), inner, row_of)

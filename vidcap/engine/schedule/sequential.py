@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import torch
 
 from vidcap.engine.decoder import Decoder
+from vidcap.engine.draft.source import DraftSource, PairSource, SelfSource
 from vidcap.engine.model import EncodedPrefix, LanguageModel
+from vidcap.engine.probe import Probe
+from vidcap.engine.prune.pruner import Pruner
 from vidcap.engine.stats import Stats
+from vidcap.settings import SpeculationSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +26,50 @@ class PrefillJob:
 
 @dataclass(frozen=True, slots=True)
 class PrefilledPrompt:
-    """Both models behind the same video; every question forks from here."""
+    """Target and draft behind the same video; every question forks from here.
+
+    Attributes:
+        target: the target behind the prefix.
+        probe: what the target's prefix pass handed over for pruning.
+        source: makes the draft's decoder once the question is known; None where no model drafts.
+        pruner: chooses the visual tokens that the draft sees.
+    """
 
     target: Decoder
-    draft: Decoder | None
+    probe: Probe
+    source: DraftSource | None
+    pruner: Pruner
 
 
 @torch.inference_mode()
 def sequential_prefill(
-    target: PrefillJob, draft: PrefillJob | None, stats: Stats
+    target: PrefillJob,
+    draft: PrefillJob | None,
+    speculation: SpeculationSettings,
+    stats: Stats,
 ) -> PrefilledPrompt:
-    """Encode and prefill target and draft one after the other."""
-    target_decoder = _prefill(target, "target_prefill", stats)
-    draft_decoder = _prefill(draft, "draft_prefill", stats) if draft is not None else None
-    return PrefilledPrompt(target_decoder, draft_decoder)
+    """Encode the video for both models and prefill the target.
 
-
-def _prefill(job: PrefillJob, stage: str, stats: Stats) -> Decoder:
+    The draft's own prefill waits for the question, which may decide what it sees.
+    """
+    pruner = Pruner(speculation, target.model.kv_spec.layers)
     with stats.timer("vision"):
-        prefix = job.encode()
-    with stats.timer(stage):
-        return Decoder.prefill(job.model, prefix)
+        prefix = target.encode()
+    probe = Probe(pruner.prefix_needs, prefix.visual_index)
+    with stats.timer("target_prefill"):
+        decoder = Decoder.prefill(target.model, prefix, probe)
+    return PrefilledPrompt(decoder, probe, _source(draft, speculation, stats), pruner)
+
+
+def _source(
+    draft: PrefillJob | None, speculation: SpeculationSettings, stats: Stats
+) -> DraftSource | None:
+    if speculation.draft == "self":
+        return SelfSource()
+    if speculation.draft != "pair" or draft is None:
+        return None
+    if speculation.prune == 1:
+        # Without visual tokens the draft's vision tower has nothing to do.
+        return PairSource(draft.model, None)
+    with stats.timer("vision"):
+        return PairSource(draft.model, draft.encode())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
-from vidcap.engine.tree import Tree
+if TYPE_CHECKING:
+    from vidcap.engine.draft.base import Proposal
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,6 @@ class Verdict:
 class Verifier(Protocol):
     """Decides which drafts become output."""
 
-    def judge(self, tree: Tree, scores: Tensor) -> Verdict:
+    def judge(self, proposal: Proposal, scores: Tensor) -> Accepted:
         """Judge by the target's processed scores, float32 [b, n, V]; row i follows node i."""
         ...

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from vidcap.engine.tree import Tree
-from vidcap.engine.verify.base import Verdict
+from vidcap.engine.verify.base import Accepted, Verdict
+
+if TYPE_CHECKING:
+    from vidcap.engine.draft.base import Proposal
 
 
 class StrictGreedy:
@@ -16,8 +21,12 @@ class StrictGreedy:
     without synchronisation and with shapes that depend on the tree's shape only.
     """
 
-    def judge(self, tree: Tree, scores: Tensor) -> Verdict:
+    def judge(self, proposal: Proposal, scores: Tensor) -> Accepted:
         """See :class:`vidcap.engine.verify.base.Verifier`."""
+        return self.verdict(proposal.tree, scores).read()[0]
+
+    def verdict(self, tree: Tree, scores: Tensor) -> Verdict:
+        """The verdict on the device for every row of the batch."""
         choice = scores.argmax(-1)
         expected = choice.gather(1, tree.parents.clamp(min=0))
         hit = (tree.tokens == expected) | (tree.parents < 0)

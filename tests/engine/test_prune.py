@@ -1,0 +1,169 @@
+"""Scores against their definitions, selections against their budgets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tiny import full_prompt, random_frames
+from vidcap.engine.decoder import Decoder
+from vidcap.engine.probe import Needs, Probe
+from vidcap.engine.prune import (
+    AttentionScorer,
+    UVScorer,
+    budget,
+    select_stratified,
+    select_top,
+    select_two_stage,
+    select_uniform,
+)
+from vidcap.engine.prune.score import PrefillProbes, uv_layer
+from vidcap.models.loading import load_model
+from vidcap.models.qwen2_5_vl import Qwen25VL
+
+counts = st.integers(0, 200)
+drops = st.floats(0, 1)
+
+
+@pytest.fixture(scope="module")
+def target(tiny_target: Path) -> Qwen25VL:
+    return load_model(tiny_target, torch.device("cpu"), torch.float32)
+
+
+@torch.inference_mode()
+def prefill_probes(target: Qwen25VL, needs: Needs) -> tuple[PrefillProbes, torch.Tensor]:
+    prefix = target.encode(target.prepare(random_frames(6), 2.0), "reference")
+    suffix = target.suffix_ids("What moves?")
+    probes = [Probe(needs, prefix.visual_index) for _ in range(2)]
+    decoder = Decoder.prefill(target.language, prefix, probes[0]).fork(64)
+    decoder.append(suffix, probes[1])
+    return PrefillProbes(probes[0], probes[1], prefix.visual_index), suffix
+
+
+@torch.inference_mode()
+def eager_outputs(target: Qwen25VL, suffix: torch.Tensor):  # type: ignore[no-untyped-def]
+    """transformers' own attentions and hidden states for the whole prompt."""
+    prefix = target.encode(target.prepare(random_frames(6), 2.0), "reference")
+    _, positions = full_prompt(prefix, suffix)
+    embeds = torch.cat([prefix.embeds, target.language.embed(suffix)], dim=1)
+    target.model.set_attn_implementation({"text_config": "eager"})
+    try:
+        return prefix, target.model.model.language_model(
+            inputs_embeds=embeds,
+            position_ids=positions,
+            output_attentions=True,
+            output_hidden_states=True,
+            use_cache=False,
+        )
+    finally:
+        target.model.set_attn_implementation({"text_config": "vidcap_split"})
+
+
+def test_attention_scores_equal_eager_attention(target: Qwen25VL) -> None:
+    probes, suffix = prefill_probes(target, AttentionScorer.suffix_needs)
+    prefix, eager = eager_outputs(target, suffix)
+    rows = suffix.shape[1]
+    stacked = torch.stack(eager.attentions)[..., -rows:, :]
+    expected = stacked.mean((0, 2, 3))[:, prefix.visual_index]
+    scores = AttentionScorer().score(probes)
+    torch.testing.assert_close(scores, expected, atol=1e-7, rtol=1e-4)
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+def test_uv_scores_equal_the_double_sum(target: Qwen25VL, layer: int) -> None:
+    scorer = UVScorer(layer)
+    probes, suffix = prefill_probes(target, scorer.prefix_needs)
+    prefix, eager = eager_outputs(target, suffix)
+    expected = torch.zeros(len(prefix.visual_index))
+    for upper in range(1, layer + 1):
+        for states, sign in ((eager.hidden_states[upper], 1), (eager.hidden_states[upper - 1], -1)):
+            visual, text = states[0, prefix.visual_index], states[0, -suffix.shape[1] :]
+            for row in text:
+                expected += sign * torch.nn.functional.cosine_similarity(visual, row[None], dim=-1)
+    torch.testing.assert_close(scorer.score(probes)[0], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_nothing_is_collected_that_nobody_asked_for(target: Qwen25VL) -> None:
+    probes, _ = prefill_probes(target, Needs())
+    assert not Needs()
+    assert probes.suffix.layer_inputs == {}
+    with pytest.raises(ValueError, match="no attention"):
+        probes.suffix.mean_attention()
+
+
+def test_uv_layer_is_a_quarter_of_the_depth() -> None:
+    assert [uv_layer(layers) for layers in (28, 64, 80, 12, 1)] == [7, 16, 20, 3, 1]
+
+
+def test_budgets_are_exact_where_floating_point_is_not() -> None:
+    assert budget(1000, 0.9) == 100
+    assert budget(10, 0.7) == 3
+    assert budget(25088, 0.9) == 2508
+    assert budget(77, 0.0) == 77
+    assert budget(77, 1.0) == 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(counts, drops, st.floats(0, 1), st.integers(0, 1000))
+def test_every_selection_fills_its_budget_with_sorted_unique_tokens(
+    count: int, drop: float, mass: float, seed: int
+) -> None:
+    scores = torch.rand(count, generator=torch.Generator().manual_seed(seed))
+    picks = budget(count, drop)
+    grid = (count, 1, 1)
+    for kept in (
+        select_uniform(count, picks),
+        select_top(scores, picks),
+        select_two_stage(scores, picks, mass),
+        select_stratified(scores, picks, grid, mass),
+    ):
+        assert len(kept) == picks
+        assert kept.tolist() == sorted(set(kept.tolist()))
+        assert all(0 <= index < count for index in kept.tolist())
+
+
+@given(st.integers(1, 60), st.integers(0, 100))
+def test_dropping_nothing_is_the_identity(count: int, seed: int) -> None:
+    scores = torch.rand(count, generator=torch.Generator().manual_seed(seed))
+    everything = list(range(count))
+    assert select_two_stage(scores, count, 0.4).tolist() == everything
+    assert select_stratified(scores, count, (1, 1, count), 0.4).tolist() == everything
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(2, 80), st.integers(0, 1000), st.floats(0, 1), st.floats(0, 1))
+def test_stage_one_grows_with_the_mass(count: int, seed: int, one: float, two: float) -> None:
+    """Stage one's tokens, found by brute force, are all kept; more mass keeps at least as many."""
+    scores = torch.rand(count, generator=torch.Generator().manual_seed(seed)).double()
+    picks = count // 2
+    order = sorted(range(count), key=lambda index: -float(scores[index]))
+    sizes = []
+    for mass in sorted((one, two)):
+        total, size = 0.0, 0
+        while mass > 0 and size < picks and (size == 0 or total < mass * float(scores.sum())):
+            total += float(scores[order[size]])
+            size += 1
+        kept = set(select_two_stage(scores, picks, mass).tolist())
+        assert set(order[: max(0, size - 1)]) <= kept
+        sizes.append(size)
+    assert sizes[0] <= sizes[1]
+
+
+def test_stage_two_is_even_over_the_rest() -> None:
+    scores = torch.zeros(11)
+    scores[5] = 1.0
+    assert select_two_stage(scores, 5, 0.4).tolist() == [0, 3, 5, 7, 10]
+
+
+def test_stratification_reaches_every_frame() -> None:
+    scores = torch.zeros(8 * 4 * 4)
+    scores[:16] = torch.linspace(1, 2, 16)
+    kept = select_stratified(scores, 16, (8, 4, 4), mass=0.2)
+    frames = {index // 16 for index in kept.tolist()}
+    assert frames == set(range(8))
+    with pytest.raises(ValueError, match="grid"):
+        select_stratified(scores, 4, (2, 2, 2), 0.2)
