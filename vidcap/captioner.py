@@ -18,7 +18,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from vidcap.errors import InputError, UsageError, VidcapError
-from vidcap.models.geometry import read_geometry
+from vidcap.models.geometry import Geometry, read_geometry
 from vidcap.models.pair import find_pair
 from vidcap.output.record import ErrorPart, Kind, ModelPart, Record
 from vidcap.output.source import read_source
@@ -71,6 +71,11 @@ class Captioner:
         self.load_s: float | None = None
         self._pair: LoadedPair | None = None
         self._decoding: dict[str, Background[tuple[Frames, float]]] = {}
+
+    @property
+    def geometry(self) -> Geometry:
+        """Sizes and token counts of the target, known without its weights."""
+        return self._geometry
 
     def variant(self, speculation: SpeculationSettings) -> Captioner:
         """A captioner with another method on the same loaded pair.

@@ -5,6 +5,15 @@ Importing this package imports no torch, transformers, numpy or PyAV, so ``--hel
 
 from __future__ import annotations
 
-from vidcap.cli.app import main
+from typing import NoReturn
 
 __all__ = ["main"]
+
+
+def main() -> NoReturn:
+    """Entry point of the ``vidcap`` command."""
+    try:
+        from vidcap.cli.app import run
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    run()

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from vidcap.cli import runtime
 from vidcap.cli.console import Console, explain
 from vidcap.cli.options import AnswerOptions, ReportOptions, model_settings
-from vidcap.cli.profile import profile_table
+from vidcap.cli.profile import print_profile
 from vidcap.cli.signals import EXIT_INTERRUPTED, Interrupts
 from vidcap.errors import InputError, ModelError, UsageError, VidcapError
 from vidcap.output.record import Kind, Record
 from vidcap.output.streams import OutputClosed, OutputError
+from vidcap.output.text import one_line
 from vidcap.output.writer import Writer, make_writer
 
 if TYPE_CHECKING:
@@ -82,12 +83,14 @@ class Run:
         interrupts: Interrupts,
         *,
         profile: bool = False,
+        notices: bool = True,
     ):
         self._captioner = captioner
         self._console = console
         self._writer = writer
         self._interrupts = interrupts
         self._profile = profile
+        self._wants_notices = notices
         self._failed = False
 
     def answer(self, paths: Sequence[str], requests: Sequence[Request]) -> int:
@@ -113,7 +116,7 @@ class Run:
         try:
             check_input(path)
             self._load()
-            self._console.busy(f"reading {path}")
+            self._console.busy(f"reading {one_line(path)}")
             with self._captioner.open(path) as session:
                 for request in requests:
                     self._answer_request(session, path, request)
@@ -139,12 +142,13 @@ class Run:
         self._notices()
 
     def _notices(self) -> None:
-        for notice in self._captioner.notices:
-            self._console.notice(notice)
+        if self._wants_notices:
+            for notice in self._captioner.notices:
+                self._console.notice(notice)
 
     def _answer_request(self, session: VideoSession, path: str, request: Request) -> None:
         self._writer.begin(path, request.question)
-        self._console.busy(f"watching {path}")
+        self._console.busy(f"describing {one_line(path)}")
         with self._interrupts.answering() as keep_words:
 
             def on_text(text: str) -> None:
@@ -169,7 +173,7 @@ class Run:
             self._console.warning(warning, record.path)
         self._console.detail(_summary(record), record.path)
         if self._profile:
-            self._console.draw(profile_table(record))
+            print_profile(record, self._console)
 
     def _fail(self, path: str, error: Exception, requests: Sequence[Request]) -> None:
         self._failed = True

@@ -84,8 +84,8 @@ def vidcap(
         typer.echo(context.get_help())
 
 
-def main() -> NoReturn:
-    """Entry point of the ``vidcap`` command."""
+def run() -> NoReturn:
+    """Runs the command line of this process; always ends in SystemExit."""
     guard_standard_streams()
     code = 0
     try:

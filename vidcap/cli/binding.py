@@ -51,8 +51,15 @@ def grouped(function: Callable[..., int]) -> Callable[..., int]:
 
     parameters = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in flat.values()]
     command.__signature__ = inspect.Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    command.__doc__ = _unwrapped(function.__doc__ or "")
     command.__annotations__ = {item.name: item.annotation for item in parameters}
     return command
+
+
+def _unwrapped(doc: str) -> str:
+    """The paragraphs of a docstring on one line each, for help that wraps them itself."""
+    paragraphs = inspect.cleandoc(doc).split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _is_group(annotation: Any) -> bool:

@@ -77,8 +77,12 @@ class Console:
         if self.verbose and not self.quiet:
             self._say("info", message, path)
 
+    def line(self, text: str) -> None:
+        """Prints a line that was asked for, such as a row of the profile."""
+        self._print(text)
+
     def draw(self, renderable: Any) -> None:
-        """Prints a Rich table or text."""
+        """Prints a Rich table that was asked for."""
         from rich.console import Console as RichConsole
 
         self.still()

@@ -185,13 +185,35 @@ class GenerationOptions:
         _generation("--max-tokens", metavar="N", help="Most new tokens."),
     ] = _GENERATION.max_tokens
 
+    temperature: Annotated[
+        float,
+        _generation(
+            "--temperature", metavar="T", help="0 takes the likeliest token, above it samples."
+        ),
+    ] = _GENERATION.temperature
+    top_p: Annotated[
+        float,
+        _generation(
+            "--top-p", metavar="P", help="Sample from the fewest likely tokens that hold this mass."
+        ),
+    ] = _GENERATION.top_p
+    seed: Annotated[
+        int | None,
+        _generation("--seed", min=0, metavar="S", help="Seed of the samples."),
+    ] = _GENERATION.seed
+
     def settings(self) -> GenerationSettings:
         """The options as settings.
 
         Raises:
             UsageError: where a value makes no sense.
         """
-        return GenerationSettings(max_tokens=self.max_tokens)
+        return GenerationSettings(
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+        )
 
 
 @dataclass(frozen=True, slots=True)

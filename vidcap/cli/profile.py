@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
+from vidcap.cli.console import Console
 from vidcap.output.record import Record, SpeculationPart, TimingPart
 from vidcap.output.text import one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _STAGES = (
     ("load models", "load_s"),
@@ -24,18 +28,25 @@ _STAGES = (
 _BAR = 30
 
 
-def profile_table(record: Record) -> Any:
-    """The stages with their share of the total, and the speculation figures below (Rich).
+def print_profile(record: Record, console: Console) -> None:
+    """Prints the stages with their share of the total, and the figures of speculation below."""
+    question = f"  {one_line(record.question)}" if record.question else ""
+    console.line(one_line(record.path) + question)
+    console.draw(stage_table(record))
+    for line in figures(record):
+        console.line(line)
+
+
+def stage_table(record: Record) -> Table:
+    """Seconds and shares of the stages.
 
     Loading happens once for all answers of a run and is not part of their total.
     """
     from rich import box
-    from rich.console import Group
     from rich.table import Table
-    from rich.text import Text
 
-    timing = record.timing or TimingPart()
-    table = Table(title=Text(_title(record)), title_justify="left", box=box.SIMPLE_HEAD)
+    timing = _timing(record)
+    table = Table(box=box.SIMPLE_HEAD)
     table.add_column("stage")
     table.add_column("seconds", justify="right")
     table.add_column("share", justify="right")
@@ -45,7 +56,7 @@ def profile_table(record: Record) -> Any:
         table.add_row(name, _number(seconds, 3), _percent(share))
     table.add_section()
     table.add_row("total", _number(timing.total_s, 3), "")
-    return Group(table, Text("\n".join(_facts(record)), no_wrap=True))
+    return table
 
 
 def comparison(columns: Sequence[tuple[str, Record]]) -> list[str]:
@@ -81,12 +92,8 @@ def histogram_lines(histogram: Sequence[int], bar: str = "#") -> list[str]:
     ]
 
 
-def _title(record: Record) -> str:
-    question = f"  {one_line(record.question)}" if record.question else ""
-    return one_line(record.path) + question
-
-
-def _facts(record: Record) -> Iterator[str]:
+def figures(record: Record) -> Iterator[str]:
+    """Lines with tokens, speed, acceptance and what ran."""
     speculation, timing = _speculation(record), _timing(record)
     if record.tokens:
         tokens = record.tokens
@@ -109,10 +116,8 @@ def _facts(record: Record) -> Iterator[str]:
         yield from histogram_lines(speculation.acceptance_histogram)
     if record.model:
         model = record.model
-        yield (
-            f"method: {speculation.method}   attention: {model.attention}   "
-            f"device: {model.device}   dtype: {model.dtype}"
-        )
+        yield f"method: {speculation.method}   device: {model.device}   dtype: {model.dtype}"
+        yield f"attention: {model.attention}"
 
 
 def _timing(record: Record) -> TimingPart:
