@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vidcap.cli import runtime
 from vidcap.cli.console import Console, explain
-from vidcap.cli.options import AnswerOptions, ReportOptions, model_settings
+from vidcap.cli.options import AnswerOptions, MessageOptions, model_settings
 from vidcap.cli.profile import print_profile
 from vidcap.cli.signals import EXIT_INTERRUPTED, Interrupts
 from vidcap.errors import InputError, ModelError, UsageError, VidcapError
@@ -67,9 +67,9 @@ def answer_all(paths: Sequence[str], requests: Sequence[Request], options: Answe
     return code
 
 
-def make_console(report: ReportOptions) -> Console:
-    """The console that the report options ask for."""
-    return Console(quiet=report.quiet, verbose=report.verbose, debug=report.debug)
+def make_console(options: MessageOptions) -> Console:
+    """The console that the options ask for."""
+    return Console(quiet=options.quiet, verbose=options.verbose, debug=options.debug)
 
 
 class Run:

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from vidcap import __version__
 from vidcap.cli.ask import ask
+from vidcap.cli.bench import bench
 from vidcap.cli.binding import grouped
 from vidcap.cli.console import Console
 from vidcap.cli.demo import demo
@@ -56,6 +57,7 @@ app = typer.Typer(
 app.command(name="describe")(grouped(describe))
 app.command(name="ask")(grouped(ask))
 app.command(name="demo")(grouped(demo))
+app.command(name="bench")(grouped(bench))
 
 
 def _print_version(wanted: bool) -> None:

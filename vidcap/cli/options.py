@@ -5,9 +5,9 @@ Commands take the groups below; the defaults are those of :mod:`vidcap.settings`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from vidcap.cli.binding import option
 from vidcap.cli.values import parse_time, read_text
@@ -34,6 +34,7 @@ _generation = partial(option, panel="Generation")
 _speculation = partial(option, panel="Speculation")
 _output = partial(option, panel="Output")
 demo_option = partial(option, panel="Clip")
+bench_option = partial(option, panel="Bench")
 
 
 def _methods_help() -> str:
@@ -177,13 +178,18 @@ class PromptOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationOptions:
+class LengthOptions:
     """How much text."""
 
     max_tokens: Annotated[
         int,
         _generation("--max-tokens", metavar="N", help="Most new tokens."),
     ] = _GENERATION.max_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOptions(LengthOptions):
+    """How much text, and how its tokens are chosen."""
 
     temperature: Annotated[
         float,
@@ -217,18 +223,9 @@ class GenerationOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class SpeculationOptions:
-    """How it is decoded."""
+class PartOptions:
+    """Parts of a method, set by themselves."""
 
-    method: Annotated[
-        str | None,
-        _speculation(
-            "--method",
-            metavar="|".join(METHODS),
-            help=_methods_help(),
-            show_default=f"{DEFAULT_METHOD}; plain with --no-draft",
-        ),
-    ] = None
     draft_tokens: Annotated[
         int | None,
         _speculation(
@@ -236,6 +233,27 @@ class SpeculationOptions:
             metavar="N",
             help="Length of the drafted chain (method sd).",
             show_default=str(METHODS["sd"].draft_tokens),
+        ),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """What was set, by the names of the settings."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationOptions:
+    """How it is decoded."""
+
+    parts: PartOptions
+    method: Annotated[
+        str | None,
+        _speculation(
+            "--method",
+            metavar="|".join(METHODS),
+            help=_methods_help(),
+            show_default=f"{DEFAULT_METHOD}; plain with --no-draft",
         ),
     ] = None
 
@@ -249,7 +267,7 @@ class SpeculationOptions:
             UsageError: for an unknown method, or parts that contradict each other.
         """
         name = self.method or (DEFAULT_METHOD if use_draft else "plain")
-        settings = method_settings(name, draft_tokens=self.draft_tokens)
+        settings = method_settings(name, **self.parts.given())
         if settings.needs_draft and not use_draft:
             raise UsageError(f"--method {name} needs a draft, --no-draft takes it away")
         return settings
@@ -270,15 +288,21 @@ class AnswerFormatOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportOptions:
-    """What is said beside the answer."""
+class MessageOptions:
+    """What is said on standard error."""
 
     quiet: Annotated[bool, _output("-q", "--quiet", help="Errors only.")] = False
     verbose: Annotated[bool, _output("-v", "--verbose", help="More details.")] = False
+    debug: Annotated[bool, _output("--debug", help="Print a traceback with each error.")] = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions(MessageOptions):
+    """What is said beside the answer."""
+
     profile: Annotated[bool, _output("--profile", help="Print a table of where the time went.")] = (
         False
     )
-    debug: Annotated[bool, _output("--debug", help="Print a traceback with each error.")] = False
 
 
 @dataclass(frozen=True, slots=True)

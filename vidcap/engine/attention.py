@@ -118,10 +118,20 @@ def split_attention(
         )
         return out.transpose(1, 2), None
     vidcap.kv.write(layer, vidcap.slots, key, value)
-    return _attend_split(query, vidcap, layer, scale), None
+    return attend_tail(query, vidcap, layer, scale), None
 
 
-def _attend_split(query: Tensor, step: AttentionStep, layer: int, scale: float) -> Tensor:
+def attend_tail(query: Tensor, step: AttentionStep, layer: int, scale: float) -> Tensor:
+    """Attention of tail rows over prefix and tail, whose keys and values are written already.
+
+    Args:
+        query: [b, heads, q, d].
+        step, layer: where keys and values live.
+        scale: factor on the scores.
+
+    Returns:
+        [b, q, heads, d].
+    """
     batch, heads, rows, dim = query.shape
     spec, tail = step.kv.spec, step.kv.tail[layer, ..., : step.rows, :]
     packed = query.reshape(batch, spec.kv_heads, spec.group * rows, dim)

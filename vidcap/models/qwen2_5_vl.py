@@ -55,6 +55,7 @@ class Qwen25VL:
             videos=[frames],
             video_metadata=[metadata],
             do_sample_frames=False,
+            do_resize=False,
             return_tensors="pt",
         )
         ids = features["input_ids"]

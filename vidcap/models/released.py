@@ -14,6 +14,7 @@ from vidcap.engine.attention import AttentionStep
 from vidcap.engine.model import KVSpec
 from vidcap.engine.probe import Probe
 from vidcap.errors import ModelError
+from vidcap.models.lean import LeanDecoder, has_lean_form
 
 
 class ReleasedLanguageModel:
@@ -23,8 +24,10 @@ class ReleasedLanguageModel:
     argument ``vidcap`` to the registered attention function; no cache object is made.
     """
 
-    def __init__(self, model: Any):
-        """Args: model: a ForConditionalGeneration model whose text attention is ours.
+    def __init__(self, model: Any, *, lean: bool = True):
+        """Args:
+            model: a ForConditionalGeneration model whose text attention is ours.
+            lean: run tail rows through :class:`LeanDecoder` where the layers allow it.
 
         Raises:
             ModelError: when the checkpoint uses sliding-window attention.
@@ -32,6 +35,7 @@ class ReleasedLanguageModel:
         self._text = model.model.language_model
         self._head = model.lm_head
         self._embedding = model.get_input_embeddings()
+        self._lean = LeanDecoder(self._text) if lean and has_lean_form(self._text) else None
         config = self._text.config
         if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
             raise ModelError("checkpoints with sliding-window attention are not supported")
@@ -58,6 +62,8 @@ class ReleasedLanguageModel:
 
     def forward(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Tensor:
         """Last hidden states [b, n, d], after the final norm."""
+        if self._lean is not None and step.slots is not None and not _wants_layers(step.probe):
+            return self._lean.forward(embeds, position_ids, step)
         with self._collecting(step.probe):
             hidden: Tensor = self._text(
                 inputs_embeds=embeds, position_ids=position_ids, use_cache=False, vidcap=step
@@ -87,6 +93,10 @@ class ReleasedLanguageModel:
         """Logits [b, n, V] in the model's dtype."""
         logits: Tensor = self._head(hidden)
         return logits
+
+
+def _wants_layers(probe: Probe | None) -> bool:
+    return probe is not None and bool(probe.needs.layer_inputs)
 
 
 def _keep_input(

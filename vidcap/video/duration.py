@@ -21,7 +21,7 @@ _SUSPICIOUS_BYTES_PER_S = 64
 _MAX_FPS = 1000
 
 #: A first frame later than this makes Matroska's duration ambiguous.
-_LATE_S = 1
+_LATE_S = Fraction(1)
 
 _MICROSECONDS = 1_000_000
 
@@ -103,7 +103,8 @@ def scan_duration(path: str, should_stop: Callable[[], bool] | None = None) -> F
         rate = frame_rate(source)
         base = source.stream.time_base or Fraction(0)
         period = 1 / rate if rate else Fraction(0)
-        first, end, count = None, Fraction(0), 0
+        first: Fraction | None = None
+        end, count = Fraction(0), 0
         for packet in _packets(source, should_stop):
             count += 1
             stamp = packet.pts if packet.pts is not None else packet.dts

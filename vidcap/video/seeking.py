@@ -64,6 +64,7 @@ class TimedFrames:
         self._may_jump = allow_jumps and source.container.format.name in _SEEKABLE
         # Matroska's index lies at the end of the file and is read by the first jump.
         self._index_is_loaded = source.container.format.name != "matroska,webm"
+        self._blind = not self._index_is_loaded
 
     def __iter__(self) -> Iterator[tuple[Fraction, av.VideoFrame]]:
         return self
@@ -84,19 +85,20 @@ class TimedFrames:
         Raises:
             SeekMissedError: the file does not allow the jump.
         """
-        worthwhile = _WORTHWHILE_FRAMES * self._clock.frame_period
-        if not self._may_jump or target - self._clock.now <= worthwhile:
+        if not self._may_jump or not self._pays(target):
             return
         if not self._clock.regular:
             self._may_jump = False
             return
-        stamp = self._clock.stamp(target - _REORDER_FRAMES * self._clock.frame_period)
-        if self._index_is_loaded:
-            key_frame = self._key_frame_at_or_before(stamp)
-            if key_frame is None or self._clock.seconds(key_frame) - self._clock.now <= worthwhile:
-                return
-            stamp = key_frame
-        self._jump(stamp, target)
+        reserve = _REORDER_FRAMES * self._clock.frame_period
+        # MP4's index holds decoding times, up to a reserve earlier than what is shown.
+        if not self._index_is_loaded or self._pays(self._key_frame_before(target - 2 * reserve)):
+            self._jump(self._clock.stamp(target - reserve), target)
+
+    def _pays(self, time: Fraction | None) -> bool:
+        """Whether going on at `time` leaves out more than a jump costs."""
+        ahead = _WORTHWHILE_FRAMES * self._clock.frame_period
+        return time is not None and time - self._clock.now > ahead
 
     def _has_landed(self, time: Fraction, frame: av.VideoFrame) -> bool:
         """Whether this frame can be relied on: no jump is open, or its key frame is reached."""
@@ -104,14 +106,20 @@ class TimedFrames:
             return True
         if time > self._landing or not self._clock.regular:
             raise SeekMissedError
-        if frame.key_frame:
-            self._landing = None
-        return frame.key_frame
+        if not frame.key_frame:
+            return False
+        self._landing = None
+        if time <= self._delivered:
+            # Nothing was left out. That may happen once, before the index is known.
+            self._may_jump = self._may_jump and self._blind
+        self._blind = False
+        return True
 
-    def _key_frame_at_or_before(self, stamp: int) -> int | None:
+    def _key_frame_before(self, time: Fraction) -> Fraction | None:
+        """Time of the last key frame at or before `time`, by the file's index."""
         index = self._source.stream.index_entries
-        place = index.search_timestamp(stamp)
-        return index[place].timestamp if place >= 0 else None
+        place = index.search_timestamp(self._clock.stamp(time))
+        return self._clock.seconds(index[place].timestamp) if place >= 0 else None
 
     def _jump(self, stamp: int, target: Fraction) -> None:
         try:

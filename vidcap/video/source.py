@@ -55,7 +55,7 @@ def open_source(path: str | os.PathLike[str]) -> Iterator[VideoSource]:
     name = os.fspath(path)
     size_bytes = _regular_file_size(name)
     with _open_container(name) as container:
-        stream = _choose_stream(container)
+        stream = _choose_stream(container, name)
         for other in container.streams:
             if other is not stream:
                 other.discard = av.stream.Discard.all
@@ -83,7 +83,7 @@ def _open_container(name: str) -> InputContainer:
     try:
         # The prefix keeps names such as `a:b.mp4` or `-x.mp4` from being read as something else.
         return av.open(f"file:{name}", "r", options=options, metadata_errors="replace")
-    except (av.error.InvalidDataError, av.error.ArgumentError) as error:
+    except (av.error.InvalidDataError, av.error.ArgumentError, av.error.EOFError) as error:
         raise InputError(_what_it_is_instead(name)) from error
     except OSError as error:
         raise InputError(_os_reason(error)) from error
@@ -98,24 +98,24 @@ def _accepted_formats() -> str:
 
 def _what_it_is_instead(name: str) -> str:
     """Says of a file that FFmpeg does not recognise whether it looks like a damaged video."""
+    return "not a video" if _looks_like_text(name) else "truncated or not a video"
+
+
+def _looks_like_text(name: str) -> bool:
     try:
         with Path(name).open("rb") as file:
             head = file.read(4096)
-    except OSError as error:
-        return _os_reason(error)
-    try:
         # The incremental decoder does not mind a character that is cut at the end of the head.
         codecs.getincrementaldecoder("utf-8")().decode(head)
-        looks_like_text = b"\0" not in head
-    except UnicodeDecodeError:
-        looks_like_text = False
-    return "not a video" if looks_like_text else "truncated or not a video"
+    except (OSError, UnicodeDecodeError):
+        return False
+    return b"\0" not in head
 
 
-def _choose_stream(container: InputContainer) -> VideoStream:
+def _choose_stream(container: InputContainer, name: str) -> VideoStream:
     streams = [s for s in container.streams.video if not s.disposition & _NOT_THE_VIDEO]
     if not streams:
-        raise InputError(_why_no_stream(container))
+        raise InputError(_why_no_stream(container, name))
     usable = [s for s in streams if s.codec_context is not None]
     if not usable:
         raise InputError("no decoder for its video codec")
@@ -130,9 +130,10 @@ def _preference(stream: VideoStream) -> tuple[bool, int, int]:
     return is_default, stream.width * stream.height, -stream.index
 
 
-def _why_no_stream(container: InputContainer) -> str:
+def _why_no_stream(container: InputContainer, name: str) -> str:
     if container.streams.audio:
-        return "no video stream (audio only)"
+        # Some texts pass for sound: FFmpeg guesses formats without a signature.
+        return "not a video" if _looks_like_text(name) else "no video stream (audio only)"
     if len(container.streams) == 0:
         return "truncated or not a video"
     return "no video stream"

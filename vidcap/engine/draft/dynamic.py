@@ -86,7 +86,7 @@ class DynamicDrafter:
         mask = torch.zeros(1, width, 0, dtype=torch.bool, device=root.device)
         for depth in range(1, self._settings.depth):
             frontier, slot, mask = self._expand(root, found, frontier, slot, mask, depth)
-        return Proposal(self._select(root, found))
+        return Proposal(self._select(root, found), calls=self._rows.calls)
 
     def commit(self, proposal: Proposal, accepted: Accepted) -> None:
         """See :class:`vidcap.engine.draft.base.Drafter`."""

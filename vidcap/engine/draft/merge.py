@@ -41,4 +41,4 @@ def merge_branch(proposal: Proposal, branch: Sequence[int]) -> Proposal:
         mask[new] = mask[parents[new]]
         mask[new, new] = True
     rows = [torch.tensor([row], device=device) for row in (tokens, parents, depths)]
-    return Proposal(Tree(rows[0], rows[1], rows[2], mask[None]))
+    return Proposal(Tree(rows[0], rows[1], rows[2], mask[None]), calls=proposal.calls)

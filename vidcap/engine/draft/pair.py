@@ -61,7 +61,7 @@ class PairDrafter:
             if probs is not None and dist is not None:
                 probs[:, level.nodes] = dist
         self._row_of = plan.row_of
-        return Proposal(tree, probs)
+        return Proposal(tree, probs, calls=self._rows.calls)
 
     def commit(self, proposal: Proposal, accepted: Accepted) -> None:
         """See :class:`vidcap.engine.draft.base.Drafter`."""

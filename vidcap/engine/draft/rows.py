@@ -16,15 +16,20 @@ class DraftRows:
 
     A round feeds the newest committed token (and what earlier rounds left unfed), then tree nodes
     row by row. Rows of accepted nodes stay valid; an accepted node without a row is fed later.
+
+    Attributes:
+        calls: forward passes of the current round.
     """
 
     def __init__(self, decoder: Decoder):
         """Args: decoder: the drafting model behind the prompt."""
         self.decoder = decoder
+        self.calls = 0
         self._unfed: list[int] = []
 
     def feed(self, root: Tensor) -> Tensor:
         """Run `root` (Long[b, 1]) and what is unfed; returns the root's hidden state [b, 1, d]."""
+        self.calls = 1
         ids = root.to(self.decoder.kv.spec.device)
         if self._unfed:
             ids = torch.cat([ids.new_tensor([self._unfed]), ids], dim=1)
@@ -42,6 +47,7 @@ class DraftRows:
         Returns:
             hidden states [b, q, d].
         """
+        self.calls += 1
         offset = mask.shape[2] - ids.shape[1]
         depths = torch.zeros_like(ids) + depth - 1
         return self.decoder.run(ids, depths, mask, offset=offset)
