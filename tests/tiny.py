@@ -10,9 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vidcap.bench import baseline
+from vidcap.bench.baseline import full_prompt
 from vidcap.demo.checkpoint import ModelShape, build_model, save_checkpoint
 from vidcap.demo.tokenizer import train_tokenizer
 from vidcap.engine.decoder import Decoder
+from vidcap.engine.logits import LogitsSettings
+from vidcap.engine.loop import Limits
 from vidcap.engine.model import EncodedPrefix
 
 SHAPE = ModelShape(
@@ -61,14 +65,6 @@ def random_frames(count: int, height: int = 112, width: int = 112, seed: int = 0
     return rng.integers(0, 256, (count, height, width, 3), dtype=np.uint8)
 
 
-def full_prompt(prefix: EncodedPrefix, suffix: Tensor) -> tuple[Tensor, Tensor]:
-    """Ids Long[1, n] and position ids Long[3, 1, n] of prefix and question together."""
-    ids = torch.cat([prefix.ids, suffix], dim=1)
-    text = torch.arange(suffix.shape[1]) + prefix.suffix_start
-    return ids, torch.cat([prefix.position_ids, text.expand(3, 1, -1)], dim=-1)
-
-
-@torch.inference_mode()
 def transformers_greedy(
     adapter: Any,
     inputs: Any,
@@ -80,29 +76,15 @@ def transformers_greedy(
     repetition_penalty: float = 1.0,
 ) -> list[int]:
     """Tokens of transformers' ``generate`` with the engine's position ids and logits settings."""
-    ids, positions = full_prompt(prefix, suffix)
-    model, rules = adapter.model, adapter.rules
-    vocab = model.config.text_config.vocab_size
-    suppress = [*rules.placeholder_ids, *range(rules.vocab_size, vocab)]
-    model.set_attn_implementation({"text_config": "sdpa"})
-    try:
-        output = model.generate(
-            input_ids=ids,
-            position_ids=positions,
-            attention_mask=torch.ones_like(ids),
-            mm_token_type_ids=(ids == model.config.video_token_id).int() * 2,
-            **inputs.tensors,
-            do_sample=False,
-            max_new_tokens=max_tokens,
-            suppress_tokens=suppress,
-            repetition_penalty=repetition_penalty,
-            eos_token_id=sorted(stop_ids) or None,
-            pad_token_id=0,
-        )
-    finally:
-        model.set_attn_implementation({"text_config": "vidcap_split"})
-    tokens: list[int] = output[0, ids.shape[1] :].tolist()
-    return tokens
+    rules = adapter.rules
+    run = baseline.transformers_greedy(
+        adapter,
+        inputs,
+        *full_prompt(prefix, suffix),
+        Limits(max_tokens, stop_ids),
+        LogitsSettings(rules.vocab_size, rules.placeholder_ids, repetition_penalty),
+    )
+    return list(run.tokens)
 
 
 @torch.inference_mode()

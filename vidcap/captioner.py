@@ -34,6 +34,7 @@ from vidcap.video import Frames, load_frames
 from vidcap.video.background import Background
 
 if TYPE_CHECKING:
+    from vidcap.engine.policy import Policy
     from vidcap.models.loading import LoadedPair
     from vidcap.session import VideoSession
 
@@ -45,6 +46,7 @@ class Captioner:
         pair_name: what the pair is called in messages and records.
         notices: what the user should be told once about the pair.
         load_s: seconds that loading took, None before.
+        policy: what method ``auto`` has learnt about the pair, None before loading.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Captioner:
         self.notices: tuple[str, ...] = (self._folders.notice,) if self._folders.notice else ()
         self.load_s: float | None = None
         self._pair: LoadedPair | None = None
+        self.policy: Policy | None = None
         self._decoding: dict[str, Background[tuple[Frames, float]]] = {}
 
     @property
@@ -89,6 +92,7 @@ class Captioner:
         other = copy.copy(self)
         other.speculation = speculation
         other._decoding = {}
+        other.policy = copy.deepcopy(self.policy)
         return other
 
     def prefetch(self, path: str | os.PathLike[str]) -> None:
@@ -105,9 +109,11 @@ class Captioner:
         """
         if self._pair is None:
             begin = time.perf_counter()
+            from vidcap.engine.policy import Policy
             from vidcap.models.loading import load_pair_folders
 
             self._pair = load_pair_folders(self._folders, self.model)
+            self.policy = Policy()
             self.load_s = time.perf_counter() - begin
         return self._pair
 

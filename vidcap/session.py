@@ -198,6 +198,7 @@ class VideoSession:
             ),
             speculation=self._captioner.speculation,
             sampling=_sampling(generation),
+            policy=self._captioner.policy,
         )
 
     def _new_stats(self) -> Stats:
@@ -309,4 +310,5 @@ def _speculation_part(request: Request, generation: Generation) -> SpeculationPa
         mean_accepted_drafts=stats.mean_accepted_drafts,
         draft_acceptance_rate=stats.draft_acceptance_rate,
         acceptance_histogram=tuple(stats.histogram.get(count, 0) for count in range(most + 1)),
+        fallback=request.policy.verdict if speculation.tree == "auto" and request.policy else None,
     )

@@ -14,7 +14,7 @@ from vidcap.errors import UsageError
 DEFAULT_DESCRIBE_PROMPT = "Describe this video in detail."
 
 PositionPolicy = Literal["reference", "transformers"]
-TreeName = Literal["chain", "static", "dynamic", "entropy"]
+TreeName = Literal["chain", "static", "dynamic", "entropy", "auto"]
 PruneName = Literal["attention", "uv", "uniform", "random"]
 DraftName = Literal["none", "pair", "self", "lookup"]
 
@@ -205,6 +205,7 @@ _TREE_PARTS: dict[str, set[str]] = {
     "static": set(),
     "dynamic": {"tree_nodes", "tree_depth", "tree_width"},
     "entropy": {"entropy_sure", "entropy_unsure"},
+    "auto": set(),
 }
 
 _PRUNE_PARTS: dict[str, set[str]] = {
@@ -218,6 +219,9 @@ _PRUNE_PARTS: dict[str, set[str]] = {
 METHODS: dict[str, SpeculationSettings] = {
     preset.method: preset
     for preset in (
+        SpeculationSettings(
+            "auto", "pair", "auto", summary="drafts as much as pays by measured cost, maybe nothing"
+        ),
         SpeculationSettings("plain", summary="one token per target call, no draft"),
         SpeculationSettings("sd", "pair", summary="a chain of drafted tokens"),
         SpeculationSettings("sd-tree", "pair", "static", summary="SpecVLM's 25-node static tree"),

@@ -233,6 +233,7 @@ class _Measurement:
             "count": options.count,
             "seed": options.seed if lengths else None,
             "visual_tokens": list(lengths) or None,
+            "prompt": options.prompt.text(),
         }
         return Report(machine | bench.ran_on, settings | shared_settings(captioner), found)
 

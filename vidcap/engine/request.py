@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vidcap.engine.decoder import Decoder, TargetDecoder
 from vidcap.engine.draft import (
+    AutoDrafter,
     Chooser,
     Drafter,
     DynamicDrafter,
@@ -23,6 +24,7 @@ from vidcap.engine.draft import (
 )
 from vidcap.engine.logits import LogitsSettings, LogitsStack
 from vidcap.engine.loop import Generation, Limits
+from vidcap.engine.policy import Policy
 from vidcap.engine.probe import Probe
 from vidcap.engine.prune.score import PrefillProbes
 from vidcap.engine.sampling import SamplingSettings
@@ -46,6 +48,7 @@ class Request:
         logits: what happens to the scores, the same for every method.
         speculation: the method.
         sampling: None for greedy decoding.
+        policy: what ``auto`` has learnt about the pair so far; None starts from nothing.
     """
 
     suffix_ids: Tensor
@@ -53,6 +56,7 @@ class Request:
     logits: LogitsSettings
     speculation: SpeculationSettings
     sampling: SamplingSettings | None = None
+    policy: Policy | None = None
 
 
 @torch.inference_mode()
@@ -146,6 +150,8 @@ class _Builder:
             form = DynamicSettings(settings.tree_nodes, settings.tree_depth, settings.tree_width)
             return DynamicDrafter(decoder, form, stack)
         chooser = Chooser(self._request.sampling, self._generator)
+        if settings.tree == "auto":
+            return AutoDrafter(decoder, self._request.policy or Policy(), stack, chooser)
         if settings.tree == "entropy":
             choice = EntropyShape(settings.entropy_sure, settings.entropy_unsure)
             return PairDrafter(decoder, choice, stack, chooser)

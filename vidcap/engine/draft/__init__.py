@@ -1,5 +1,6 @@
 """Who proposes drafts."""
 
+from vidcap.engine.draft.auto import AutoDrafter
 from vidcap.engine.draft.base import Drafter, NoDraft, Proposal
 from vidcap.engine.draft.choose import Chooser
 from vidcap.engine.draft.dynamic import DynamicDrafter, DynamicSettings
@@ -9,6 +10,7 @@ from vidcap.engine.draft.pair import PairDrafter
 from vidcap.engine.draft.source import DraftSource, PairSource, SelfSource
 
 __all__ = [
+    "AutoDrafter",
     "Chooser",
     "DraftSource",
     "Drafter",

@@ -52,6 +52,10 @@ class DraftRows:
         depths = torch.zeros_like(ids) + depth - 1
         return self.decoder.run(ids, depths, mask, offset=offset)
 
+    def defer(self, tokens: Sequence[int]) -> None:
+        """Note committed tokens of a round in which nothing was fed."""
+        self._unfed.extend(tokens)
+
     def commit(self, accepted: Accepted, row_of: Sequence[int]) -> None:
         """Keep the rows of accepted nodes.
 

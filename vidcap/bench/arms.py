@@ -1,0 +1,193 @@
+"""What is compared: the methods, with their parts, and transformers itself. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from vidcap.errors import UsageError
+from vidcap.settings import METHODS, SpeculationSettings, method_settings
+
+#: transformers' own greedy ``generate`` on the same weights and inputs.
+TRANSFORMERS = "transformers"
+#: The arm that others are compared with.
+PLAIN = "plain"
+
+DEFAULT_ARMS: tuple[str, ...] = (PLAIN, "sd-tree", TRANSFORMERS)
+
+
+#: Fields of the settings that say which method it is, and so are no parts of one.
+_IDENTITY = frozenset({"method", "draft", "summary"})
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One of the things that are compared.
+
+    Attributes:
+        name: as reports call it, ``sd`` or ``sd[draft-tokens=3]``.
+        speculation: the method; None for transformers.
+    """
+
+    name: str
+    speculation: SpeculationSettings | None
+
+    @property
+    def needs_draft(self) -> bool:
+        """Whether it runs the draft model."""
+        return self.speculation is not None and self.speculation.needs_draft
+
+    @property
+    def speculates(self) -> bool:
+        """Whether anything is drafted."""
+        return self.speculation is not None and self.speculation.speculates
+
+    @property
+    def promises_exactness(self) -> bool:
+        """Whether it has to give the tokens of plain decoding."""
+        return self.speculation is not None and self.speculation.verify == "strict"
+
+    def settings(self) -> dict[str, Any]:
+        """The method and the parts that make a difference to it, as JSON types."""
+        method = self.speculation
+        if method is None:
+            return {"method": TRANSFORMERS}
+        settings: dict[str, Any] = {"method": method.method}
+        if method.speculates:
+            settings |= {"draft": method.draft, "verify": method.verify}
+        return settings | {name: getattr(method, name) for name in sorted(method.parts())}
+
+
+def make_arms(
+    names: Sequence[str],
+    fixed: Mapping[str, str],
+    grid: Mapping[str, Sequence[str]],
+) -> list[Arm]:
+    """The arms that were asked for.
+
+    Args:
+        names: methods, or ``transformers``; named twice, an arm runs once.
+        fixed: parts with their value, for all arms that have them.
+        grid: parts with several values: an arm that has such a part is run with each of them, one
+            that has several with each combination.
+
+    Raises:
+        UsageError: an unknown arm or part, a value that makes no sense, a part that makes no
+            difference to any arm.
+    """
+    twice = fixed.keys() & grid.keys()
+    if twice:
+        raise UsageError(f"'{sorted(twice)[0]}' is set and varied at once")
+    values = {key: [parse_part(key, text)] for key, text in fixed.items()}
+    varied = {key: [parse_part(key, text) for text in texts] for key, texts in grid.items()}
+    arms = [arm for name in dict.fromkeys(names) for arm in _variants(name, values, varied)]
+    for key in (*fixed, *grid):
+        if not any(arm.speculation and _field(key) in arm.speculation.parts() for arm in arms):
+            raise UsageError(f"{key} makes no difference to any arm", hint=_owners(key))
+    return arms
+
+
+def parse_part(key: str, text: str) -> Any:
+    """The value of a part of a method, from what was typed.
+
+    Args:
+        key: its name, with dashes as in the option's long name.
+        text: the value.
+
+    Raises:
+        UsageError: no method has such a part, or the text is no value of it.
+    """
+    hints = get_type_hints(SpeculationSettings)
+    keys = [name.replace("_", "-") for name in hints if name not in _IDENTITY]
+    if key not in keys:
+        raise UsageError(f"no method has a setting '{key}'", hint="settings: " + ", ".join(keys))
+    hint = hints[_field(key)]
+    if get_origin(hint) is Literal:
+        if text not in get_args(hint):
+            words = ", ".join(get_args(hint))
+            raise UsageError(f"{key} takes one of {words}, not '{text}'")
+        return text
+    whole = float not in (hint, *get_args(hint))
+    try:
+        return int(text) if whole else float(text)
+    except ValueError as error:
+        raise UsageError(f"{key} takes a {'whole ' * whole}number, not '{text}'") from error
+
+
+def parse_fixed(texts: Sequence[str]) -> dict[str, str]:
+    """Parts from ``KEY=VALUE``.
+
+    Raises:
+        UsageError: for another form, or a key that comes twice.
+    """
+    return dict(_assignments(texts, "--set takes KEY=VALUE"))
+
+
+def parse_grid(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Parts from ``KEY=V1,V2``; a value that comes twice counts once.
+
+    Raises:
+        UsageError: for another form, or a key that comes twice.
+    """
+    return {
+        key: tuple(dict.fromkeys(value.strip() for value in values.split(",")))
+        for key, values in _assignments(texts, "--grid takes KEY=V1,V2")
+    }
+
+
+def _assignments(texts: Sequence[str], form: str) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for text in texts:
+        key, equals, value = (word.strip() for word in text.partition("="))
+        if not (key and equals and value):
+            raise UsageError(f"{form}, not '{text}'")
+        if any(key == earlier for earlier, _ in pairs):
+            raise UsageError(f"'{key}' is given twice")
+        pairs.append((key, value))
+    return pairs
+
+
+def _variants(
+    name: str, fixed: Mapping[str, Sequence[Any]], grid: Mapping[str, Sequence[Any]]
+) -> list[Arm]:
+    """The arms of one name; those that would be the same run once."""
+    if name == TRANSFORMERS:
+        return [Arm(name, None)]
+    if name not in METHODS:
+        raise UsageError(
+            f"unknown arm '{name}'", hint="arms: " + ", ".join([*METHODS, TRANSFORMERS])
+        )
+    choices = {**fixed, **grid}
+    arms = {}
+    for values in product(*choices.values()):
+        parts = _effective(name, dict(zip(choices, values, strict=True)))
+        label = ",".join(f"{key}={_typed(value)}" for key, value in parts.items() if key in grid)
+        overrides = {_field(key): value for key, value in parts.items()}
+        full_name = f"{name}[{label}]" if label else name
+        arms[full_name] = Arm(full_name, method_settings(name, **overrides))
+    return list(arms.values())
+
+
+def _effective(name: str, parts: dict[str, Any]) -> dict[str, Any]:
+    """Those of the parts that make a difference to a method, given the others."""
+    while True:
+        method = replace(METHODS[name], **{_field(key): value for key, value in parts.items()})
+        kept = {key: value for key, value in parts.items() if _field(key) in method.parts()}
+        if len(kept) == len(parts):
+            return kept
+        parts = kept
+
+
+def _typed(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _field(key: str) -> str:
+    return key.replace("-", "_")
+
+
+def _owners(key: str) -> str | None:
+    owners = [name for name, method in METHODS.items() if _field(key) in method.parts()]
+    return "it belongs to: " + ", ".join(owners) if owners else None

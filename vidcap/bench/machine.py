@@ -1,0 +1,89 @@
+"""The machine that a bench ran on, and how much memory a stretch of it took."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vidcap import __version__
+
+_CPU_INFO = Path("/proc/cpuinfo")
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+
+
+def describe_machine(threads: int | None) -> dict[str, Any]:
+    """Processor, memory and versions, as JSON types.
+
+    Args:
+        threads: the number that was asked for, None for all.
+    """
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else range(0)
+    return {
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": threads or os.cpu_count(),
+        "memory_bytes": _memory_bytes(),
+        "gpus": [torch.cuda.get_device_name(index) for index in gpus],
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "torch": metadata.version("torch"),
+        "transformers": metadata.version("transformers"),
+        "vidcap": __version__,
+    }
+
+
+class PeakMemory:
+    """The most memory in use since it was made.
+
+    On CUDA devices what torch allocated, summed over the devices. Elsewhere the resident size of
+    the process, which only Linux tells for a stretch of time.
+    """
+
+    def __init__(self, device: str):
+        """Args: device: of the target, as torch names it."""
+        self._cuda = device.startswith("cuda")
+        self._known = self._cuda or _reset_resident_peak()
+        if self._cuda:
+            for index in range(torch.cuda.device_count()):
+                torch.cuda.reset_peak_memory_stats(index)
+
+    def read(self) -> int | None:
+        """Bytes; None where it cannot be told."""
+        if not self._known:
+            return None
+        if self._cuda:
+            devices = range(torch.cuda.device_count())
+            return sum(torch.cuda.max_memory_allocated(index) for index in devices)
+        match = re.search(r"^VmHWM:\s+(\d+) kB", _STATUS.read_text(), re.MULTILINE)
+        return int(match[1]) * 1024 if match else None
+
+
+def _reset_resident_peak() -> bool:
+    try:
+        # proc(5): 5 resets the peak resident set size to the current one.
+        _CLEAR_REFS.write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _cpu_name() -> str:
+    if _CPU_INFO.is_file():
+        match = re.search(r"^model name\s*:\s*(.+)$", _CPU_INFO.read_text(), re.MULTILINE)
+        if match:
+            return match[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None

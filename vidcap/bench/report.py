@@ -1,0 +1,126 @@
+"""The figures as JSON, as a table, as Markdown and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vidcap.bench.metrics import ArmFigures
+from vidcap.output.jsonout import to_json
+
+#: Version of the form of the JSON.
+SCHEMA_VERSION = 1
+
+FORMATS: tuple[str, ...] = ("table", "json", "md", "csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run of the bench found.
+
+    Attributes:
+        machine: what it ran on.
+        settings: what all arms have in common.
+        arms: their figures, by length of the clips and then in the order they were asked for.
+    """
+
+    machine: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    arms: Sequence[ArmFigures]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON types."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "machine": dict(self.machine),
+            "settings": dict(self.settings),
+            "arms": [arm.to_dict() for arm in self.arms],
+        }
+
+    def render(self, form: str, *, ascii_only: bool = False) -> str:
+        """The report in one of ``FORMATS``, with a line break at its end.
+
+        Args:
+            form: its name.
+            ascii_only: escape other characters, in JSON.
+        """
+        if form == "json":
+            return to_json(self.to_dict(), indent=2, ascii_only=ascii_only) + "\n"
+        if form == "csv":
+            return _csv(self.arms)
+        rows = [[cell(arm) for cell in _COLUMNS.values()] for arm in self.arms]
+        return _aligned([list(_COLUMNS), *rows], markdown=form == "md")
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _percent(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{100 * value:.{digits}f}%"
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}x"
+
+
+def _steps(arm: ArmFigures) -> str:
+    return "/".join(_number(arm.step_ms[call], 2) for call in ("target", "draft", "verify"))
+
+
+#: Columns of the tables. ``drafts`` counts accepted drafts per round, ``tok/call`` tokens per
+#: target call; ``decode`` and ``total`` are speedups over plain decoding, ``/transf.`` the decode
+#: speedup over transformers; ``step ms`` is the time of a target, a draft and a verifying call.
+_COLUMNS: dict[str, Callable[[ArmFigures], str]] = {
+    "arm": lambda arm: arm.name,
+    "visual": lambda arm: _number(arm.visual_tokens, 0),
+    "clips": lambda arm: str(arm.clips),
+    "exact": lambda arm: _percent(arm.exact_match, 0),
+    "facts": lambda arm: _percent(arm.facts_accuracy, 1),
+    "drafts": lambda arm: _number(arm.mean_accepted_drafts, 2),
+    "tok/call": lambda arm: _number(arm.mean_acceptance_length, 2),
+    "tok/s": lambda arm: _number(arm.tokens_per_s, 1),
+    "first s": lambda arm: _number(arm.ttft_s, 3),
+    "decode": lambda arm: _times(arm.decode_speedup_vs_plain),
+    "/transf.": lambda arm: _times(arm.decode_speedup_vs_transformers),
+    "total": lambda arm: _times(arm.end_to_end_speedup_vs_plain),
+    "prefill": lambda arm: _percent(arm.prefill_share, 0),
+    "step ms": _steps,
+}
+
+
+def _aligned(rows: Sequence[Sequence[str]], *, markdown: bool) -> str:
+    """Columns of equal width, the first to the left and the others to the right."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = [
+        [cell.rjust(width) if k else cell.ljust(width) for k, (cell, width) in enumerate(cells)]
+        for cells in (list(zip(row, widths, strict=True)) for row in rows)
+    ]
+    if not markdown:
+        return "".join("  ".join(line).rstrip() + "\n" for line in lines)
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "".join("| " + " | ".join(line) + " |\n" for line in (lines[0], rule, *lines[1:]))
+
+
+def _csv(arms: Sequence[ArmFigures]) -> str:
+    """One line per arm with every number, nested ones under names like ``step_ms.draft``."""
+    flat = [_flattened(arm.to_dict()) for arm in arms]
+    names = list(dict.fromkeys(name for values in flat for name in values))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return text.getvalue()
+
+
+def _flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flattened(value, f"{prefix}{key}.")
+        elif not isinstance(value, list | tuple):
+            flat[prefix + key] = value
+    return flat

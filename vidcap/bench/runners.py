@@ -1,0 +1,214 @@
+"""Running one arm on one clip: a method of vidcap, or transformers' own ``generate``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, cast
+
+import torch
+
+from vidcap.bench.baseline import BaselineRun, ReleasedModel, full_prompt, transformers_greedy
+from vidcap.bench.datasets import Clip
+from vidcap.bench.facts import fact_counts, is_right, rejections_on_facts
+from vidcap.bench.machine import PeakMemory
+from vidcap.bench.results import ArmRun
+from vidcap.bench.watch import Watch
+from vidcap.captioner import Captioner, explained_memory
+from vidcap.engine.logits import LogitsSettings
+from vidcap.engine.loop import Limits
+from vidcap.models.loading import LoadedPair
+from vidcap.output.record import Record, SpeculationPart, TimingPart, TokenCounts
+from vidcap.session import model_fps
+from vidcap.video import Frames
+
+
+@dataclass(frozen=True, slots=True)
+class Footage:
+    """A decoded clip: decoded once, and counted for every arm."""
+
+    frames: Frames
+    decode_s: float
+
+
+class ArmRunner(Protocol):
+    """Runs one arm."""
+
+    def run(self, clip: Clip, footage: Footage, key: str, rounds: int | None = None) -> ArmRun:
+        """One answer, of at most `rounds` target calls where that is given.
+
+        Raises:
+            InputError: the clip is too long for the model or its memory.
+            UsageError: the prompt cannot be used.
+        """
+        ...
+
+
+class MethodRunner:
+    """Runs a method of vidcap, with a prefill of its own for every clip."""
+
+    def __init__(self, captioner: Captioner, name: str):
+        """Args:
+        captioner: with the method.
+        name: of the arm.
+        """
+        self._captioner = captioner
+        self._name = name
+
+    def run(self, clip: Clip, footage: Footage, key: str, rounds: int | None = None) -> ArmRun:
+        """See :class:`ArmRunner`."""
+        pair, watch = self._captioner.load(), Watch()
+        memory = PeakMemory(pair.device)
+        begin = time.perf_counter() - footage.decode_s
+        with self._captioner.open_frames(
+            str(clip.path), footage.frames, decode_s=footage.decode_s, begin=begin
+        ) as session:
+            record = session.answer(clip.prompt, watch=watch, should_stop=_after(rounds))
+            peak = memory.read()
+            plain = not self._captioner.speculation.speculates
+            margins = tuple(session.margins(clip.prompt, watch.tokens)) if plain else None
+        return ArmRun(
+            **_answer(key, clip, self._name, watch.tokens, pair),
+            **_figures(record),
+            **_rejected(clip, watch, pair),
+            draft_calls=watch.draft_calls,
+            finish_reason=record.finish_reason or "",
+            peak_memory_bytes=peak,
+            margins=margins,
+        )
+
+
+class TransformersRunner:
+    """Runs ``generate`` of transformers on the target."""
+
+    def __init__(self, captioner: Captioner, name: str):
+        """Args:
+        captioner: whose target and settings are used; its method does not matter.
+        name: of the arm.
+        """
+        self._captioner = captioner
+        self._name = name
+
+    def run(self, clip: Clip, footage: Footage, key: str, rounds: int | None = None) -> ArmRun:
+        """See :class:`ArmRunner`."""
+        pair = self._captioner.load()
+        target = cast(ReleasedModel, pair.target)
+        begin = time.perf_counter()
+        with explained_memory():
+            fps = model_fps(footage.frames, self._captioner.video.fps)
+            inputs = target.prepare(footage.frames.rgb, fps)
+            before_s = footage.decode_s + time.perf_counter() - begin
+            generate = partial(transformers_greedy, target, inputs, *self._prompt(inputs, clip))
+            limits, logits = self._rules(rounds)
+            memory = PeakMemory(pair.device)
+            result = generate(limits, logits)
+        stopped = result.tokens[-1] in limits.stop_ids
+        return ArmRun(
+            **_answer(key, clip, self._name, result.tokens, pair),
+            **_baseline_figures(result, before_s),
+            visual_tokens=inputs.visual_tokens,
+            finish_reason="stop" if stopped else "length",
+            peak_memory_bytes=memory.read(),
+        )
+
+    @torch.inference_mode()
+    def _prompt(self, inputs: Any, clip: Clip) -> tuple[torch.Tensor, torch.Tensor]:
+        """Ids and the engine's position ids. Not timed: ``generate`` has a vision tower to run."""
+        target = self._captioner.load().target
+        prefix = target.encode(inputs, self._captioner.model.positions)
+        return full_prompt(prefix, target.suffix_ids(clip.prompt))
+
+    def _rules(self, rounds: int | None) -> tuple[Limits, LogitsSettings]:
+        generation, rules = self._captioner.generation, self._captioner.load().target.rules
+        most = generation.max_tokens
+        penalty = generation.repetition_penalty
+        return (
+            Limits(most if rounds is None else min(most, rounds + 1), rules.stop_ids),
+            LogitsSettings(
+                rules.vocab_size,
+                rules.placeholder_ids,
+                rules.repetition_penalty if penalty is None else penalty,
+            ),
+        )
+
+
+def _after(rounds: int | None) -> Callable[[], bool] | None:
+    """True once it has been asked `rounds` times, None for never."""
+    if rounds is None:
+        return None
+    left = iter(range(rounds))
+    return lambda: next(left, None) is None
+
+
+def _answer(
+    key: str, clip: Clip, arm: str, tokens: Sequence[int], pair: LoadedPair
+) -> dict[str, Any]:
+    """The fields of a run that say what was answered, and how right it is."""
+    text = _decode(pair, tokens)
+    return {
+        "key": key,
+        "clip": clip.name,
+        "arm": arm,
+        "prompt": clip.prompt,
+        "text": text,
+        "tokens": tuple(tokens),
+        "device": pair.device,
+        "dtype": pair.dtype,
+        "facts": None if clip.truth is None else fact_counts(clip.truth, text),
+        "answer_right": None if clip.answer is None else is_right(clip.answer, text),
+        "question_kind": clip.question_kind,
+    }
+
+
+def _figures(record: Record) -> dict[str, Any]:
+    """The fields of a run that a record has."""
+    counts = record.tokens or TokenCounts()
+    speculation = record.speculation or SpeculationPart()
+    timing = record.timing or TimingPart()
+    stages = (timing.vision_s, timing.target_prefill_s, timing.draft_prefill_s)
+    return {
+        "visual_tokens": counts.visual or 0,
+        "draft_visual_tokens": counts.draft_visual,
+        "rounds": speculation.num_spec_steps,
+        "drafted": speculation.num_draft_tokens,
+        "accepted": speculation.num_accepted_draft_tokens,
+        "total_s": timing.total_s,
+        "ttft_s": timing.ttft_s,
+        "prefill_s": sum(seconds or 0.0 for seconds in stages),
+        "decode_s": timing.decode_s,
+        "draft_s": timing.draft_s,
+        "verify_s": timing.verify_s,
+        "other_s": timing.other_s,
+    }
+
+
+def _baseline_figures(result: BaselineRun, before_s: float) -> dict[str, Any]:
+    return {
+        "draft_visual_tokens": None,
+        "rounds": len(result.tokens) - 1,
+        "drafted": 0,
+        "accepted": 0,
+        "draft_calls": 0,
+        "total_s": before_s + result.ttft_s + result.decode_s,
+        "ttft_s": before_s + result.ttft_s,
+        "prefill_s": result.ttft_s,
+        "decode_s": result.decode_s,
+    }
+
+
+def _rejected(clip: Clip, watch: Watch, pair: LoadedPair) -> dict[str, Any]:
+    """The fields of a run about the draft's mismatches."""
+    rejections = watch.rejections()
+    on_facts = None
+    if clip.truth is not None:
+        on_facts = rejections_on_facts(watch.tokens, rejections, partial(_decode, pair))
+    return {"rejections": len(rejections), "rejections_on_facts": on_facts}
+
+
+def _decode(pair: LoadedPair, tokens: Sequence[int]) -> str:
+    text: str = pair.target.tokenizer.decode(
+        list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
+    return text
