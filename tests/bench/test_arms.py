@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from vidcap.bench.arms import DEFAULT_ARMS, Arm, make_arms, parse_fixed, parse_grid, parse_part
+from vidcap.bench.arms import DEFAULT_ARMS, Arm, make_arms, parse_grid
 from vidcap.errors import UsageError
+from vidcap.parts import parse_fixed, parse_part
 from vidcap.settings import METHODS, method_settings
 
 

@@ -74,7 +74,9 @@ def test_every_option_reaches_its_setting(cli, clip):
         *("--positions", "transformers", "--offline", "--threads", "3"),
         *("--fps", "1.5", "--max-frames", "9", "--max-pixels", "5000"),
         *("--start", "0:10", "--end", "00:01:00.5", "--max-tokens", "17"),
-        *("--method", "sd", "--draft-tokens", "7", clip("a.mp4")),
+        *("--temperature", "0.5", "--top-p", "0.9", "--seed", "4"),
+        *("--method", "sd", "--draft-tokens", "7", "--prune", "0.9", "--prune-by", "uv"),
+        *("--set", "uv-layer=2", "--set", "prune-select=top", clip("a.mp4")),
     )
     assert result.exit_code == 0, result.stderr
     model, video, generation, speculation = cli.made[0].settings
@@ -82,8 +84,10 @@ def test_every_option_reaches_its_setting(cli, clip):
         *("demo", "t", "d", True, "r", "cpu", "cuda:1", "float32", "transformers", True, 3)
     )
     assert video == VideoSettings(1.5, 9, 5000, 10.0, 60.5)
-    assert generation == GenerationSettings(17)
-    assert speculation == method_settings("sd", draft_tokens=7)
+    assert generation == GenerationSettings(17, temperature=0.5, top_p=0.9, seed=4)
+    assert speculation == method_settings(
+        "sd", draft_tokens=7, prune=0.9, prune_by="uv", uv_layer=2, prune_select="top"
+    )
 
 
 def test_no_draft_decodes_plainly(cli, clip):
@@ -113,6 +117,15 @@ def test_the_flag_wins_over_the_variable_and_the_variable_over_the_default(cli, 
         (["--method", "sd", "--no-draft"], "--method sd needs a draft, --no-draft takes it away"),
         (["--draft", "d", "--no-draft"], "--draft and --no-draft contradict each other"),
         (["--method", "plain", "--draft-tokens", "3"], "draft-tokens makes no difference to"),
+        (
+            ["--method", "sd-tree", "--draft-tokens", "3"],
+            "draft-tokens makes no difference to method 'sd-tree' with tree 'static'",
+        ),
+        (["--method", "sd", "--prune-by", "uv"], "prune-by makes no difference to"),
+        (["--method", "sd", "--prune", "0.5", "--set", "prune=0.7"], "'prune' is given twice"),
+        (["--method", "sd", "--set", "prune"], "--set takes KEY=VALUE, not 'prune'"),
+        (["--method", "sd", "--set", "colour=red"], "no method has a setting 'colour'"),
+        (["--method", "self", "--set", "kept-positions=compact"], "self-drafting keeps"),
         (["--threads", "0"], "invalid value for '--threads': input should be greater"),
         (["--dtype", "int3"], "invalid value for '--dtype': 'int3' is not one of"),
         (["--format", "xml"], "invalid value for '--format': 'xml' is not one of"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from vidcap.errors import UsageError
+from vidcap.parts import assignments, field_name, parse_part
 from vidcap.settings import METHODS, SpeculationSettings, method_settings
 
 #: transformers' own greedy ``generate`` on the same weights and inputs.
@@ -16,10 +17,6 @@ TRANSFORMERS = "transformers"
 PLAIN = "plain"
 
 DEFAULT_ARMS: tuple[str, ...] = (PLAIN, "sd-tree", TRANSFORMERS)
-
-
-#: Fields of the settings that say which method it is, and so are no parts of one.
-_IDENTITY = frozenset({"method", "draft", "summary"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,45 +81,9 @@ def make_arms(
     varied = {key: [parse_part(key, text) for text in texts] for key, texts in grid.items()}
     arms = [arm for name in dict.fromkeys(names) for arm in _variants(name, values, varied)]
     for key in (*fixed, *grid):
-        if not any(arm.speculation and _field(key) in arm.speculation.parts() for arm in arms):
+        if not any(arm.speculation and field_name(key) in arm.speculation.parts() for arm in arms):
             raise UsageError(f"{key} makes no difference to any arm", hint=_owners(key))
     return arms
-
-
-def parse_part(key: str, text: str) -> Any:
-    """The value of a part of a method, from what was typed.
-
-    Args:
-        key: its name, with dashes as in the option's long name.
-        text: the value.
-
-    Raises:
-        UsageError: no method has such a part, or the text is no value of it.
-    """
-    hints = get_type_hints(SpeculationSettings)
-    keys = [name.replace("_", "-") for name in hints if name not in _IDENTITY]
-    if key not in keys:
-        raise UsageError(f"no method has a setting '{key}'", hint="settings: " + ", ".join(keys))
-    hint = hints[_field(key)]
-    if get_origin(hint) is Literal:
-        if text not in get_args(hint):
-            words = ", ".join(get_args(hint))
-            raise UsageError(f"{key} takes one of {words}, not '{text}'")
-        return text
-    whole = float not in (hint, *get_args(hint))
-    try:
-        return int(text) if whole else float(text)
-    except ValueError as error:
-        raise UsageError(f"{key} takes a {'whole ' * whole}number, not '{text}'") from error
-
-
-def parse_fixed(texts: Sequence[str]) -> dict[str, str]:
-    """Parts from ``KEY=VALUE``.
-
-    Raises:
-        UsageError: for another form, or a key that comes twice.
-    """
-    return dict(_assignments(texts, "--set takes KEY=VALUE"))
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -133,20 +94,8 @@ def parse_grid(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """
     return {
         key: tuple(dict.fromkeys(value.strip() for value in values.split(",")))
-        for key, values in _assignments(texts, "--grid takes KEY=V1,V2")
+        for key, values in assignments(texts, "--grid takes KEY=V1,V2")
     }
-
-
-def _assignments(texts: Sequence[str], form: str) -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for text in texts:
-        key, equals, value = (word.strip() for word in text.partition("="))
-        if not (key and equals and value):
-            raise UsageError(f"{form}, not '{text}'")
-        if any(key == earlier for earlier, _ in pairs):
-            raise UsageError(f"'{key}' is given twice")
-        pairs.append((key, value))
-    return pairs
 
 
 def _variants(
@@ -164,7 +113,7 @@ def _variants(
     for values in product(*choices.values()):
         parts = _effective(name, dict(zip(choices, values, strict=True)))
         label = ",".join(f"{key}={_typed(value)}" for key, value in parts.items() if key in grid)
-        overrides = {_field(key): value for key, value in parts.items()}
+        overrides = {field_name(key): value for key, value in parts.items()}
         full_name = f"{name}[{label}]" if label else name
         arms[full_name] = Arm(full_name, method_settings(name, **overrides))
     return list(arms.values())
@@ -173,8 +122,8 @@ def _variants(
 def _effective(name: str, parts: dict[str, Any]) -> dict[str, Any]:
     """Those of the parts that make a difference to a method, given the others."""
     while True:
-        method = replace(METHODS[name], **{_field(key): value for key, value in parts.items()})
-        kept = {key: value for key, value in parts.items() if _field(key) in method.parts()}
+        method = replace(METHODS[name], **{field_name(key): value for key, value in parts.items()})
+        kept = {key: value for key, value in parts.items() if field_name(key) in method.parts()}
         if len(kept) == len(parts):
             return kept
         parts = kept
@@ -184,10 +133,6 @@ def _typed(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _field(key: str) -> str:
-    return key.replace("-", "_")
-
-
 def _owners(key: str) -> str | None:
-    owners = [name for name, method in METHODS.items() if _field(key) in method.parts()]
+    owners = [name for name, method in METHODS.items() if field_name(key) in method.parts()]
     return "it belongs to: " + ", ".join(owners) if owners else None

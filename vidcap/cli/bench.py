@@ -15,7 +15,6 @@ from vidcap.bench.arms import (
     TRANSFORMERS,
     Arm,
     make_arms,
-    parse_fixed,
     parse_grid,
 )
 from vidcap.bench.report import Report
@@ -36,6 +35,7 @@ from vidcap.cli.options import (
 from vidcap.cli.signals import Interrupts
 from vidcap.errors import UsageError, VidcapError
 from vidcap.output.streams import is_unicode
+from vidcap.parts import parse_fixed
 from vidcap.settings import METHODS, GenerationSettings
 
 if TYPE_CHECKING:
@@ -97,14 +97,6 @@ class BenchOptions:
             show_default=", ".join(DEFAULT_ARMS),
         ),
     ] = None
-    set: Annotated[
-        list[str] | None,
-        bench_option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Sets a part of the arms that have it (repeatable), draft-tokens=3 for example.",
-        ),
-    ] = None
     grid: Annotated[
         list[str] | None,
         bench_option(
@@ -163,7 +155,7 @@ def bench(options: BenchOptions) -> int:
 
 
 def _arms(options: BenchOptions) -> list[Arm]:
-    fixed = parse_fixed(options.set or [])
+    fixed = parse_fixed(options.parts.set or [])
     for name, value in options.parts.given().items():
         key = name.replace("_", "-")
         if key in fixed:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from vidcap.cli.binding import option
 from vidcap.cli.values import parse_time, read_text
 from vidcap.errors import UsageError
+from vidcap.parts import field_name, parse_fixed, parse_part, part_keys
 from vidcap.settings import (
     DEFAULT_DESCRIBE_PROMPT,
     DEFAULT_METHOD,
@@ -19,7 +20,9 @@ from vidcap.settings import (
     GenerationSettings,
     ModelSettings,
     PositionPolicy,
+    PruneName,
     SpeculationSettings,
+    TreeName,
     VideoSettings,
     method_settings,
 )
@@ -222,6 +225,11 @@ class GenerationOptions(LengthOptions):
         )
 
 
+#: Parts that have an option of their own, or only one value so far.
+_OWN_OPTION = {"tree", "draft-tokens", "prune", "prune-by", "verify"}
+_OTHER_PARTS = [key for key in part_keys() if key not in _OWN_OPTION]
+
+
 @dataclass(frozen=True, slots=True)
 class PartOptions:
     """Parts of a method, set by themselves."""
@@ -231,22 +239,62 @@ class PartOptions:
         _speculation(
             "--draft-tokens",
             metavar="N",
-            help="Length of the drafted chain (method sd).",
-            show_default=str(METHODS["sd"].draft_tokens),
+            help="Length of the drafted chain.",
+            show_default=f"sd: {METHODS['sd'].draft_tokens}, lookup: "
+            f"{METHODS['lookup'].draft_tokens}",
+        ),
+    ] = None
+    tree: Annotated[
+        TreeName | None,
+        _speculation("--tree", help="Shape of what is drafted per round."),
+    ] = None
+    prune: Annotated[
+        float | None,
+        _speculation(
+            "--prune",
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Share of the draft's visual tokens that is dropped; 1 leaves none.",
+        ),
+    ] = None
+    prune_by: Annotated[
+        PruneName | None,
+        _speculation("--prune-by", help="What decides which ones."),
+    ] = None
+    set: Annotated[
+        list[str] | None,
+        _speculation(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any other part of a method (repeatable): " + ", ".join(_OTHER_PARTS) + ".",
         ),
     ] = None
 
     def given(self) -> dict[str, Any]:
-        """What was set, by the names of the settings."""
+        """What was set by its own option, by the names of the settings."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
+        del values["set"]
         return {name: value for name, value in values.items() if value is not None}
+
+    def overrides(self) -> dict[str, Any]:
+        """Everything that was set, ``--set`` included.
+
+        Raises:
+            UsageError: for an unknown key, a value that makes no sense, a part set twice.
+        """
+        given, named = self.given(), parse_fixed(self.set or [])
+        for key, text in named.items():
+            if field_name(key) in given:
+                raise UsageError(f"'{key}' is given twice")
+            given[field_name(key)] = parse_part(key, text)
+        return given
 
 
 @dataclass(frozen=True, slots=True)
 class SpeculationOptions:
     """How it is decoded."""
 
-    parts: PartOptions
     method: Annotated[
         str | None,
         _speculation(
@@ -256,6 +304,7 @@ class SpeculationOptions:
             show_default=f"{DEFAULT_METHOD}; plain with --no-draft",
         ),
     ] = None
+    parts: PartOptions = PartOptions()
 
     def settings(self, *, use_draft: bool = True) -> SpeculationSettings:
         """The options as settings.
@@ -267,7 +316,7 @@ class SpeculationOptions:
             UsageError: for an unknown method, or parts that contradict each other.
         """
         name = self.method or (DEFAULT_METHOD if use_draft else "plain")
-        settings = method_settings(name, **self.parts.given())
+        settings = method_settings(name, **self.parts.overrides())
         if settings.needs_draft and not use_draft:
             raise UsageError(f"--method {name} needs a draft, --no-draft takes it away")
         return settings

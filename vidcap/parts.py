@@ -1,0 +1,80 @@
+"""Parts of a speculative method as text: ``KEY=VALUE``, keys with dashes as in long options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from vidcap.errors import UsageError
+from vidcap.settings import SpeculationSettings
+
+#: Fields of the settings that say which method it is, and so are no parts of one.
+_IDENTITY = frozenset({"method", "draft", "summary"})
+
+
+def part_keys() -> list[str]:
+    """Every key, with dashes."""
+    names = get_type_hints(SpeculationSettings)
+    return [name.replace("_", "-") for name in names if name not in _IDENTITY]
+
+
+def field_name(key: str) -> str:
+    """The settings' field that a key means."""
+    return key.replace("-", "_")
+
+
+def parse_part(key: str, text: str) -> Any:
+    """The value of a part of a method, from what was typed.
+
+    Args:
+        key: its name, with dashes as in the option's long name.
+        text: the value.
+
+    Raises:
+        UsageError: no method has such a part, or the text is no value of it.
+    """
+    if key not in part_keys():
+        raise UsageError(
+            f"no method has a setting '{key}'", hint="settings: " + ", ".join(part_keys())
+        )
+    hint = get_type_hints(SpeculationSettings)[field_name(key)]
+    if get_origin(hint) is Literal:
+        if text not in get_args(hint):
+            words = ", ".join(get_args(hint))
+            raise UsageError(f"{key} takes one of {words}, not '{text}'")
+        return text
+    whole = float not in (hint, *get_args(hint))
+    try:
+        return int(text) if whole else float(text)
+    except ValueError as error:
+        raise UsageError(f"{key} takes a {'whole ' * whole}number, not '{text}'") from error
+
+
+def parse_fixed(texts: Sequence[str]) -> dict[str, str]:
+    """Parts from ``KEY=VALUE``.
+
+    Raises:
+        UsageError: for another form, or a key that comes twice.
+    """
+    return dict(assignments(texts, "--set takes KEY=VALUE"))
+
+
+def assignments(texts: Sequence[str], form: str) -> list[tuple[str, str]]:
+    """Keys and values of ``KEY=VALUE`` texts.
+
+    Args:
+        texts: as typed.
+        form: the start of the message about another form.
+
+    Raises:
+        UsageError: for another form, or a key that comes twice.
+    """
+    pairs: list[tuple[str, str]] = []
+    for text in texts:
+        key, equals, value = (word.strip() for word in text.partition("="))
+        if not (key and equals and value):
+            raise UsageError(f"{form}, not '{text}'")
+        if any(key == earlier for earlier, _ in pairs):
+            raise UsageError(f"'{key}' is given twice")
+        pairs.append((key, value))
+    return pairs
