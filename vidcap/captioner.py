@@ -99,7 +99,7 @@ class Captioner:
         """Start to decode a video in a thread; :meth:`open` takes the result."""
         name = os.fspath(path)
         if name not in self._decoding:
-            self._decoding[name] = Background(lambda stop: self._decode(name, stop))
+            self._decoding[name] = self._start(name)
 
     def load(self) -> LoadedPair:
         """Import torch and load the weights; later calls return the loaded pair.
@@ -126,12 +126,12 @@ class Captioner:
         """
         begin = time.perf_counter()
         name = os.fspath(path)
-        self.prefetch(name)
+        decoding = self._decoding.pop(name, None) or self._start(name)
         try:
             self.load()
-            frames, decode_s = self._decoding[name].result()
+            frames, decode_s = decoding.result()
         finally:
-            self._decoding.pop(name).cancel()
+            decoding.cancel()
         return self.open_frames(name, frames, decode_s=decode_s, begin=begin)
 
     def open_frames(
@@ -164,7 +164,9 @@ class Captioner:
     def settings_hash(self, prompt: str) -> str:
         """Equal for runs whose settings and prompt give the same text.
 
-        Threads, devices and the method are left out: a strict greedy method changes the speed only.
+        Threads, devices and, while decoding is greedy, the method are left out: a strict method
+        changes the speed only. Samples depend on the order in which random numbers are used up,
+        so there it counts.
         """
         relevant: dict[str, Any] = {
             "prompt": prompt,
@@ -175,6 +177,8 @@ class Captioner:
             "video": asdict(self.video),
             "generation": asdict(self.generation),
         }
+        if self.generation.temperature > 0:
+            relevant["speculation"] = asdict(self.speculation)
         text = json.dumps(relevant, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -205,12 +209,15 @@ class Captioner:
         return ModelPart(
             pair=self.pair_name,
             target=self._folders.target_name,
-            draft=self._folders.draft_name,
+            draft=self._folders.draft_name if self.speculation.needs_draft else None,
             device=pair.device if pair else None,
             dtype=pair.dtype if pair else None,
             attention=pair.attention if pair else None,
             positions=self.model.positions,
         )
+
+    def _start(self, path: str) -> Background[tuple[Frames, float]]:
+        return Background(lambda stop: self._decode(path, stop))
 
     def _decode(self, path: str, should_stop: Callable[[], bool]) -> tuple[Frames, float]:
         begin = time.perf_counter()

@@ -31,7 +31,7 @@ from vidcap.output.record import (
     VideoPart,
 )
 from vidcap.output.source import read_source
-from vidcap.settings import GenerationSettings
+from vidcap.settings import GenerationSettings, SpeculationSettings
 
 if TYPE_CHECKING:
     from vidcap.captioner import Captioner
@@ -115,8 +115,8 @@ class VideoSession:
         """
         if self._prompt is None:
             raise ValueError("the session is closed")
-        stats, clock = self._take_stats(), self._take_clock()
         request = self._request(prompt)
+        stats, clock = self._take_stats(), self._take_clock()
         stream = TextStream(self._pair.target.tokenizer)
         with explained_memory():
             generation = start(self._prompt, request, stats, should_stop or (lambda: False))
@@ -136,7 +136,7 @@ class VideoSession:
             video=self._video,
             model=self._captioner.model_part(),
             tokens=self._token_counts(request, stats),
-            speculation=_speculation_part(request, generation),
+            speculation=_speculation_part(self._captioner.speculation, request, generation),
             timing=self._timing(stats, clock),
             settings_hash=self._captioner.settings_hash(prompt),
         )
@@ -160,14 +160,20 @@ class VideoSession:
         """Preprocessed frames for each model of the pair."""
         fps = model_fps(frames, self._captioner.video.fps)
         with _adding_to(self._clock, "preprocess_s"):
-            inputs = [model.prepare(frames.rgb, fps) for model in self._models()]
-        length, limit = inputs[0].ids.shape[1], self._pair.target.rules.max_positions
-        if length + self._captioner.generation.max_tokens > limit:
-            raise InputError(
-                f"needs {length} prompt tokens, and the model holds {limit} in all",
-                hint="use fewer frames (--max-frames) or smaller ones (--max-pixels)",
-            )
+            inputs = _prepare_all(self._models(), frames, fps)
+        self._check_length(inputs[0].ids.shape[1])
         return inputs
+
+    def _check_length(self, prompt_tokens: int) -> None:
+        """Raise InputError where prompt and answer exceed what a model was made for."""
+        limit = min(model.rules.max_positions for model in self._models())
+        answer = self._captioner.generation.max_tokens
+        if prompt_tokens + answer > limit:
+            raise InputError(
+                f"{prompt_tokens} prompt tokens and {answer} for the answer are more than the "
+                f"{limit} that the model holds",
+                hint="use fewer or smaller frames (--max-frames, --max-pixels) or --max-tokens",
+            )
 
     def _models(self) -> list[VideoModel]:
         pair = self._pair
@@ -188,6 +194,8 @@ class VideoSession:
         rules = target.rules
         penalty = generation.repetition_penalty
         ids = target.suffix_ids(prompt).to(target.language.kv_spec.device)
+        if self._prompt is not None:
+            self._check_length(self._prompt.target.prefix.length + ids.shape[1])
         return Request(
             suffix_ids=ids,
             limits=Limits(generation.max_tokens, rules.stop_ids),
@@ -196,14 +204,14 @@ class VideoSession:
                 suppress=rules.placeholder_ids,
                 repetition_penalty=rules.repetition_penalty if penalty is None else penalty,
             ),
-            speculation=self._captioner.speculation,
             sampling=_sampling(generation),
             policy=self._captioner.policy,
         )
 
     def _new_stats(self) -> Stats:
-        cuda = self._pair.device.startswith("cuda")
-        return Stats(synchronize=torch.cuda.synchronize if cuda else None)
+        places = {model.language.kv_spec.device for model in self._models()}
+        cuda = [device for device in places if device.type == "cuda"]
+        return Stats(synchronize=partial(_synchronize, cuda) if cuda else None)
 
     def _take_stats(self) -> Stats:
         """The first answer accounts for the prefill, later ones start from nothing."""
@@ -264,6 +272,20 @@ def model_fps(frames: Frames, asked_fps: float) -> float:
     return measured
 
 
+def _prepare_all(models: list[VideoModel], frames: Frames, fps: float) -> list[VideoInputs]:
+    """Inputs per model; models that want the same share them."""
+    inputs = [models[0].prepare(frames.rgb, fps)]
+    for model in models[1:]:
+        same = model.preprocessing == models[0].preprocessing
+        inputs.append(inputs[0] if same else model.prepare(frames.rgb, fps))
+    return inputs
+
+
+def _synchronize(devices: list[torch.device]) -> None:
+    for device in devices:
+        torch.cuda.synchronize(device)
+
+
 @contextmanager
 def _adding_to(clock: _Clock, name: str) -> Iterator[None]:
     begin = time.perf_counter()
@@ -297,8 +319,10 @@ def _sampling(generation: GenerationSettings) -> SamplingSettings | None:
     return SamplingSettings(generation.temperature, generation.top_p, generation.seed)
 
 
-def _speculation_part(request: Request, generation: Generation) -> SpeculationPart:
-    stats, speculation = generation.stats, request.speculation
+def _speculation_part(
+    speculation: SpeculationSettings, request: Request, generation: Generation
+) -> SpeculationPart:
+    stats = generation.stats
     most = max(stats.histogram, default=-1)
     return SpeculationPart(
         method=speculation.method,

@@ -161,6 +161,10 @@ class SpeculationSettings:
                 )
         if self.draft == "self" and self.kept_positions == "compact":
             raise UsageError("self-drafting keeps the target's rows: kept-positions=original")
+        if self.tree == "dynamic" and self.tree_nodes > self.tree_width * (
+            1 + (self.tree_depth - 1) * self.tree_width
+        ):
+            raise UsageError("tree-nodes is more than tree-depth and tree-width allow")
 
     @property
     def needs_draft(self) -> bool:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from tests.tiny import transformers_greedy
 from vidcap.engine.logits import LogitsSettings
-from vidcap.engine.loop import Limits
+from vidcap.engine.loop import Generation, Limits
+from vidcap.engine.policy import Policy
 from vidcap.engine.request import Request, start
 from vidcap.engine.sampling import SamplingSettings
 from vidcap.engine.schedule import PrefilledPrompt, PrefillJob, sequential_prefill
@@ -30,6 +31,7 @@ class Run:
     stop_ids: frozenset[int] = frozenset()
     penalty: float = 1.0
     sampling: SamplingSettings | None = None
+    policy: Policy | None = None
 
     def prefill(self, method: SpeculationSettings = PLAIN) -> PrefilledPrompt:
         jobs = [
@@ -40,6 +42,20 @@ class Run:
         ]
         return sequential_prefill(jobs[0], jobs[1], method, Stats())
 
+    def start(
+        self, question: str, prompt: PrefilledPrompt, stats: Stats | None = None
+    ) -> Generation:
+        """A generation behind a prefilled video."""
+        rules = self.target.rules
+        request = Request(
+            suffix_ids=self.target.suffix_ids(question),
+            limits=Limits(self.max_tokens, self.stop_ids),
+            logits=LogitsSettings(rules.vocab_size, rules.placeholder_ids, self.penalty),
+            sampling=self.sampling,
+            policy=self.policy,
+        )
+        return start(prompt, request, stats or Stats())
+
     def ask(
         self,
         question: str,
@@ -47,17 +63,8 @@ class Run:
         prompt: PrefilledPrompt | None = None,
     ) -> tuple[list[int], Stats]:
         """Tokens and statistics of one answer."""
-        rules = self.target.rules
-        request = Request(
-            suffix_ids=self.target.suffix_ids(question),
-            limits=Limits(self.max_tokens, self.stop_ids),
-            logits=LogitsSettings(rules.vocab_size, rules.placeholder_ids, self.penalty),
-            speculation=method,
-            sampling=self.sampling,
-        )
-        stats = Stats()
-        generation = start(prompt or self.prefill(method), request, stats)
-        return [token for new in generation for token in new], stats
+        generation = self.start(question, prompt or self.prefill(method))
+        return [token for new in generation for token in new], generation.stats
 
     def transformers(self, question: str) -> list[int]:
         """Tokens of transformers' own greedy decoding."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,14 @@ from vidcap.engine.draft import (
     Lookup,
     LookupDrafter,
     Proposal,
+    WithLookup,
 )
 from vidcap.engine.draft.entropy import DEEP_TREE, WIDE_TREE
 from vidcap.engine.draft.merge import merge_branch
 from vidcap.engine.logits import LogitsSettings, LogitsStack
-from vidcap.engine.tree import STATIC_TREE, TreeShape
+from vidcap.engine.policy import Policy
+from vidcap.engine.sampling import SamplingSettings
+from vidcap.engine.tree import ROOT_ONLY, STATIC_TREE, TreeShape
 from vidcap.engine.verify import Accepted
 from vidcap.models.loading import load_model
 from vidcap.models.qwen2_5_vl import Qwen25VL
@@ -187,3 +191,107 @@ def test_a_merged_branch_is_a_path_and_old_nodes_keep_their_places(
             walk = parents[walk]
         assert set(merged.mask[0, row].nonzero().flatten().tolist()) == expected
         assert int(merged.depths[0, row]) == len(expected) - 1
+
+
+class OracleLookup(Lookup):
+    """Continues with the true text, as far as it is known."""
+
+    def __init__(self, truth: Sequence[int]):
+        super().__init__([], set())
+        self.truth = list(truth)
+
+    def continuation(self, count: int) -> list[int]:
+        end = len(self._tokens)
+        return self.truth[end : end + count]
+
+
+@pytest.mark.parametrize("tree", ["chain", "static", "dynamic"])
+def test_accepted_branches_keep_the_draft_in_step(
+    model: Qwen25VL, tiny_perturbed: Path, tree: str
+) -> None:
+    """Paths that leave the drafted tree for the branch, and drafting that goes on behind them."""
+    draft = load_model(tiny_perturbed, torch.device("cpu"), torch.float32)
+    run = Run(model, draft, model.prepare(random_frames(6), 2.0), max_tokens=60)
+    expected, _ = run.ask("What moves?", method_settings("plain"))
+    alone = run.ask("What moves?", method_settings("sd", tree=tree))[1]
+    prompt = run.prefill(method_settings("sd", tree=tree))
+    generation = run.start("What moves?", prompt)
+    inner = generation.make_drafter
+    # Every fourth token is beyond the oracle, so that rounds end inside branches as well.
+    truth = [token if index % 4 else 7 for index, token in enumerate(expected)]
+    generation.make_drafter = lambda: WithLookup(inner(), OracleLookup(truth), 6)
+    tokens = [token for new in generation for token in new]
+    assert tokens == expected
+    assert generation.stats.accepted > alone.accepted
+
+
+class Scripted(Policy):
+    """Chooses trees from a list, round by round."""
+
+    def __init__(self, shapes: Sequence[TreeShape]):
+        super().__init__()
+        self.shapes = list(shapes)
+
+    def choose(self) -> TreeShape:
+        self.shapes.append(self.shapes.pop(0))
+        return self.shapes[-1]
+
+
+@pytest.mark.parametrize("branch", [0, 6])
+def test_trees_may_change_from_round_to_round(model: Qwen25VL, branch: int) -> None:
+    run = Run(model, model, model.prepare(random_frames(6), 2.0), max_tokens=60)
+    run.policy = Scripted(
+        [ROOT_ONLY, TreeShape.chain(3), ROOT_ONLY, ROOT_ONLY, STATIC_TREE, TreeShape.chain(1)]
+    )
+    tokens, stats = run.ask("What moves?", method_settings("auto", lookup_branch=branch))
+    assert tokens == run.transformers("What moves?")
+    assert stats.histogram[5] > 0
+    assert stats.histogram[3] > 0
+    assert run.policy.ranks.shares[0] > 0.8
+    assert set(run.policy.costs.verify_s) >= ({1} if branch else {1, 4, 26})
+
+
+@pytest.mark.parametrize("method", ["sd", "sd-tree"])
+def test_samples_of_a_copy_are_all_accepted(model: Qwen25VL, method: str) -> None:
+    """Drawn drafts and the distributions that go with them belong together, node by node."""
+    run = Run(model, model, model.prepare(random_frames(6), 2.0), max_tokens=56)
+    run.sampling = SamplingSettings(0.7, top_p=0.9, seed=3)
+    _, stats = run.ask("What moves?", method_settings(method))
+    assert stats.histogram[5] == stats.rounds - 1 + int(stats.accepted == 5 * stats.rounds)
+
+
+def test_a_seed_repeats_the_text(model: Qwen25VL, tiny_perturbed: Path) -> None:
+    draft = load_model(tiny_perturbed, torch.device("cpu"), torch.float32)
+    run = Run(model, draft, model.prepare(random_frames(6), 2.0), max_tokens=30)
+    for name in ("sd", "sd-tree", "auto"):
+        run.sampling = SamplingSettings(1.0, seed=3)
+        texts = [run.ask("What moves?", method_settings(name))[0] for _ in range(2)]
+        assert texts[0] == texts[1]
+        run.sampling = SamplingSettings(1.0, seed=4)
+        assert run.ask("What moves?", method_settings(name))[0] != texts[0]
+
+
+def test_an_interrupted_answer_leaves_the_next_question_right(model: Qwen25VL) -> None:
+    run = Run(model, model, model.prepare(random_frames(6), 2.0))
+    prompt = run.prefill(method_settings("sd-tree"))
+    generation = run.start("What moves?", prompt)
+    asked = iter([False, True])
+    generation.should_stop = lambda: next(asked)
+    list(generation)
+    assert generation.finish_reason == "interrupted"
+    tokens, _ = run.ask("How many?", method_settings("sd-tree"), prompt)
+    assert tokens == run.transformers("How many?")
+
+
+def test_two_threads_may_use_one_model(model: Qwen25VL) -> None:
+    """One encodes and prefills over and over while the other decodes."""
+    run = Run(model, model, model.prepare(random_frames(6), 2.0))
+    expected = run.transformers("What moves?")
+    method = method_settings("sd-tree", prune=0.5, prune_by="uv")
+    with ThreadPoolExecutor(2) as pool:
+        prefills = [pool.submit(run.prefill, method) for _ in range(12)]
+        answers = [pool.submit(run.ask, "What moves?", method) for _ in range(6)]
+        for prefill in prefills:
+            assert prefill.result().probe.layer_inputs.keys() == {0, 1}
+        for answer in answers:
+            assert answer.result()[0] == expected

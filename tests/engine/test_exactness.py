@@ -23,8 +23,15 @@ TREES = {
     "dynamic": method_settings("sd", tree="dynamic"),
     "narrow": method_settings("sd", tree="dynamic", tree_nodes=7, tree_depth=6, tree_width=2),
     "entropy": method_settings("sd", tree="entropy", entropy_sure=0.3, entropy_unsure=0.5),
+    "deep": method_settings("sd", tree="entropy", entropy_sure=1.0),
+    "wide": method_settings("sd", tree="entropy", entropy_sure=0.0, entropy_unsure=0.0),
     "branch": method_settings("sd", lookup_branch=6),
+    "auto branch": method_settings("auto", lookup_branch=6),
+    "large": method_settings("sd", tree="dynamic", tree_nodes=90, tree_depth=8, tree_width=12),
 }
+#: Drafts per round that a copy of the target gets accepted by trees of fixed depth.
+DEPTHS = {"chain1": 1, "chain": 5, "static": 5, "deep": 10, "wide": 3}
+DEPTHS_OF = {TREES[name]: depth for name, depth in DEPTHS.items()}
 PRUNINGS = [
     {"prune": 0.9, "prune_by": "attention"},
     {"prune": 0.5, "prune_by": "attention", "prune_select": "stratified"},
@@ -74,8 +81,10 @@ def test_every_tree_equals_generate(models: dict[str, Qwen25VL], tree: Speculati
         run = make_run(models, draft, penalty=penalty)
         tokens, stats = run.ask(QUESTION, tree)
         assert tokens == run.transformers(QUESTION), (draft, penalty)
-        if draft == "copy":
-            assert stats.mean_accepted_drafts >= 1
+        if draft == "copy" and tree in DEPTHS_OF:
+            full = max(stats.histogram)
+            assert full == DEPTHS_OF[tree]
+            assert sum(stats.histogram.values()) - stats.histogram[full] <= 1  # the last round
 
 
 @pytest.mark.parametrize("pruning", PRUNINGS, ids=lambda parts: "-".join(map(str, parts.values())))

@@ -27,7 +27,7 @@ SHAPES = {
 def make(drafter: Drafter, max_tokens: int, stop_ids: frozenset[int] = frozenset()) -> Generation:
     stack = LogitsStack(LogitsSettings(VOCAB), torch.tensor([PROMPT]))
     limits = Limits(max_tokens, stop_ids)
-    return Generation(FakeTarget(PROMPT), drafter, StrictGreedy(), stack, limits, Stats())
+    return Generation(FakeTarget(PROMPT), lambda: drafter, StrictGreedy(), stack, limits, Stats())
 
 
 def run(generation: Generation) -> list[int]:

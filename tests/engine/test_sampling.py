@@ -136,7 +136,7 @@ def test_the_loop_samples_the_targets_distribution() -> None:
     for _ in range(1500):
         generation = Generation(
             FakeTarget(prompt),
-            NoDraft(),
+            NoDraft,
             LosslessSampling(sampling, generator),
             stack,
             Limits(2),

@@ -12,6 +12,7 @@ over both is (o1 e^l1 + o2 e^l2) / (e^l1 + e^l2).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 #: Name under which the function is registered. It must contain neither "flash" nor "sdpa" nor "/":
 #: transformers attaches meanings to those.
 ATTENTION_NAME = "vidcap_split"
+
+
+#: Query rows whose scores the reference holds at once.
+_REFERENCE_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +70,52 @@ def attend(
         return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, False, attn_mask=bias, scale=scale
         )
+    if bias is None and _flash_works(query.device, query.dtype, query.shape[-1]):
+        return _flash(query, key, value, scale)
     return attend_reference(query, key, value, scale, bias)
+
+
+def _flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
+        query, key, value, 0.0, False, False, scale=scale
+    )
+    return out, lse
+
+
+@lru_cache(maxsize=32)
+def _flash_works(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
+    """Whether torch's flash kernel runs here and agrees with the reference on random input."""
+    if dtype not in (torch.float16, torch.bfloat16):
+        return False
+    shape = (1, 2, 5, head_dim)
+    query, key, value = (torch.randn(shape, dtype=dtype, device=device) for _ in range(3))
+    try:
+        out, lse = _flash(query, key, value, 0.1)
+    except RuntimeError:
+        return False
+    expected, expected_lse = attend_reference(query, key, value, 0.1)
+    close = torch.allclose(out.float(), expected.float(), atol=2e-2)
+    return close and torch.allclose(lse, expected_lse, atol=2e-2)
 
 
 def attend_reference(
     query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The same as :func:`attend` in plain matrix products; runs on every device and dtype."""
-    scores = torch.matmul(query, key.transpose(-1, -2)).float() * scale
-    if bias is not None:
-        scores = scores + bias
-    lse = torch.logsumexp(scores, dim=-1)
-    weights = torch.exp(scores - lse.unsqueeze(-1)).to(value.dtype)
-    return torch.matmul(weights, value), lse
+    """The same as :func:`attend` in plain matrix products; runs on every device and dtype.
+
+    Scores are computed in float32, and for a bounded number of rows at a time.
+    """
+    keys = key.float().transpose(-1, -2)
+    parts = []
+    for begin in range(0, query.shape[2], _REFERENCE_ROWS):
+        rows = slice(begin, begin + _REFERENCE_ROWS)
+        scores = torch.matmul(query[:, :, rows].float() * scale, keys)
+        if bias is not None:
+            scores = scores + bias[:, :, rows]
+        lse = torch.logsumexp(scores, dim=-1)
+        weights = torch.exp(scores - lse.unsqueeze(-1)).to(value.dtype)
+        parts.append((torch.matmul(weights, value), lse))
+    return torch.cat([out for out, _ in parts], dim=2), torch.cat([lse for _, lse in parts], dim=2)
 
 
 def merge(out1: Tensor, lse1: Tensor, out2: Tensor, lse2: Tensor) -> Tensor:
@@ -112,13 +150,23 @@ def split_attention(
     layer: int = module.layer_idx  # type: ignore[assignment]
     if vidcap.slots is None:
         vidcap.kv.freeze(layer, key, value)
-        grouped = query.shape[1] != key.shape[1]
-        out = functional.scaled_dot_product_attention(
-            query, key, value, is_causal=True, scale=scale, enable_gqa=grouped
-        )
-        return out.transpose(1, 2), None
+        return _prefill(query, key, value, scale), None
     vidcap.kv.write(layer, vidcap.slots, key, value)
     return attend_tail(query, vidcap, layer, scale), None
+
+
+def _prefill(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    """Causal attention of the prefix over itself, [b, P, heads, d]."""
+    group = query.shape[1] // key.shape[1]
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    if group > 1 and not half and query.device.type == "cuda":
+        # Only the flash kernel knows grouped heads, and it is for half precision.
+        key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+        group = 1
+    out = functional.scaled_dot_product_attention(
+        query, key, value, is_causal=True, scale=scale, enable_gqa=group > 1
+    )
+    return out.transpose(1, 2)
 
 
 def attend_tail(query: Tensor, step: AttentionStep, layer: int, scale: float) -> Tensor:

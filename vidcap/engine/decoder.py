@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -30,7 +31,8 @@ class Decoder:
         """Run the prefix through the model once and freeze its keys and values."""
         kv = KVCache(model.kv_spec, prefix.ids.shape[0], tail_rows=1)
         model.forward(prefix.embeds, prefix.position_ids, AttentionStep(kv, probe=probe))
-        return Decoder(model, prefix, kv)
+        # From here on only ids and positions are needed: the embeddings weigh as much as a layer.
+        return Decoder(model, replace(prefix, embeds=prefix.embeds[:, :0]), kv)
 
     def fork(self, tail_rows: int) -> Decoder:
         """A decoder on the same prefix with an empty tail of at least `tail_rows` rows."""

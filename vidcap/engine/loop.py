@@ -56,11 +56,13 @@ class Limits:
 class Generation:
     """A running generation; iterate over it to get the accepted tokens, round by round.
 
-    ``finish_reason`` is None while it runs, then ``stop``, ``length`` or ``interrupted``.
+    ``make_drafter`` is called after the first token, so that the first word does not wait for the
+    draft's prefill. ``finish_reason`` is None while it runs, then ``stop``, ``length`` or
+    ``interrupted``.
     """
 
     target: Target
-    drafter: Drafter
+    make_drafter: Callable[[], Drafter]
     verifier: Verifier
     stack: LogitsStack
     limits: Limits
@@ -73,23 +75,26 @@ class Generation:
         """Yields the new tokens of each round; the very first token comes from the prompt alone."""
         tokens = self._take(self._first())
         yield tokens
+        if self.finish_reason is not None:
+            return
+        drafter = self.make_drafter()
         while self.finish_reason is None:
             if self.should_stop():
                 self.finish_reason = "interrupted"
                 return
             with self.stats.timer("decode"):
-                tokens = self._round(tokens[-1])
+                tokens = self._round(drafter, tokens[-1])
             yield tokens
 
-    def _round(self, newest: int) -> tuple[int, ...]:
+    def _round(self, drafter: Drafter, newest: int) -> tuple[int, ...]:
         with self.stats.timer("draft"):
-            proposal = self.drafter.propose(self._row(newest))
+            proposal = drafter.propose(self._row(newest))
         with self.stats.timer("verify"):
             accepted = self._judge(proposal, self.target.verify(proposal.tree))
-        self.target.commit(accepted)
-        self.drafter.commit(proposal, accepted)
         tokens = self._take(accepted.tokens)
         self.stats.count_round(proposal.drafted, min(len(accepted.tokens) - 1, len(tokens)))
+        self.target.commit(accepted)
+        drafter.commit(proposal, accepted)
         return tokens
 
     def _first(self) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ Sequoia, arXiv 2402.12374; here depth and size are weighed by measured time.)
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -20,8 +20,12 @@ from vidcap.engine.tree import ROOT_ONLY, TreeShape
 #: Ranks that are told apart; a token further down counts as a miss.
 RANKS = 4
 
-_SIZES = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 25)
-_DEPTHS = (1, 2, 3, 4, 5, 6, 8, 10)
+#: Most drafted tokens of a round, and the depths that are compared.
+LARGEST_AUTO_TREE = 25
+_DEPTHS = (1, 2, 3, 4, 6, 8, 10)
+
+_PLAIN_EVERY = 100
+_FIRST_REST, _LONGEST_REST, _TRIAL = 32, 256, 3
 
 
 @dataclass(slots=True)
@@ -54,19 +58,23 @@ class CostTable:
     """Seconds of a draft forward and of target calls by number of rows.
 
     Between the widths that were seen the cost is interpolated; beyond them the nearest slope holds.
+    The very first call of each kind is left out: it pays for kernels and memory that later ones
+    find ready.
     """
 
     draft_s: float | None = None
     verify_s: dict[int, float] = field(default_factory=dict)
+    _calls: list[str] = field(default_factory=list)
 
     def observe_draft(self, calls: int, seconds: float) -> None:
         """Note a round's draft forwards."""
-        if calls:
+        if calls and self._warm("draft"):
             self.draft_s = _follow(self.draft_s, seconds / calls)
 
     def observe_verify(self, rows: int, seconds: float) -> None:
         """Note one target call."""
-        self.verify_s[rows] = _follow(self.verify_s.get(rows), seconds)
+        if self._warm("verify"):
+            self.verify_s[rows] = _follow(self.verify_s.get(rows), seconds)
 
     def verify(self, rows: int) -> float:
         """Expected seconds of a target call over `rows` rows; 0 before anything was seen."""
@@ -79,6 +87,12 @@ class CostTable:
         low, high = seen[max(0, upper - 1)], seen[max(1, upper)]
         slope = max(0.0, (self.verify_s[high] - self.verify_s[low]) / (high - low))
         return self.verify_s[low] + slope * (rows - low)
+
+    def _warm(self, kind: str) -> bool:
+        if kind in self._calls:
+            return True
+        self._calls.append(kind)
+        return False
 
 
 def _follow(old: float | None, new: float) -> float:
@@ -97,24 +111,34 @@ def expected_drafts(shape: TreeShape, shares: Sequence[float]) -> float:
     return sum(reach[1:])
 
 
-def best_tree(shares: Sequence[float], size: int, depth: int) -> TreeShape:
-    """The tree of `size` drafted nodes and at most `depth` levels that expects the most accepted.
+def likeliest_paths(shares: Sequence[float], depth: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Rank paths of at most `depth` ranks with their probabilities, the likeliest first.
 
-    Greedy by the probability of a path is optimal: a path is never more probable than its parent,
-    nor than its elder sibling (the shares are taken as not increasing).
+    A path is never more probable than its parent or its elder sibling (the shares are taken as not
+    increasing), so the first n paths always form a tree: the best one of n nodes.
     """
     shares = list(accumulate(shares, min))
-    paths: list[tuple[int, ...]] = []
     heap: list[tuple[float, tuple[int, ...]]] = [(-shares[0], (0,))]
-    while heap and len(paths) < size:
+    while heap:
         weight, path = heapq.heappop(heap)
-        paths.append(path)
+        yield path, -weight
         if path[-1] + 1 < len(shares):
             sibling = weight / max(shares[path[-1]], 1e-9) * shares[path[-1] + 1]
             heapq.heappush(heap, (sibling, (*path[:-1], path[-1] + 1)))
         if len(path) < depth:
             heapq.heappush(heap, (weight * shares[0], (*path, 0)))
+
+
+def best_tree(shares: Sequence[float], size: int, depth: int) -> TreeShape:
+    """The tree of at most `size` drafted nodes and `depth` levels with the most to expect."""
+    paths = [path for path, _ in _first(likeliest_paths(shares, depth), size)]
     return TreeShape.from_paths(paths)
+
+
+def _first(
+    paths: Iterator[tuple[tuple[int, ...], float]], count: int
+) -> Iterator[tuple[tuple[int, ...], float]]:
+    return (item for item, _ in zip(paths, range(count), strict=False))
 
 
 @dataclass(slots=True)
@@ -124,42 +148,44 @@ class Policy:
     Attributes:
         ranks, costs: what was seen so far.
         margin: how much better than plain decoding drafting must look.
-        every: rounds between two reconsiderations.
-        rest: plain rounds before drafting is tried again, doubled each time it loses.
     """
 
     ranks: RankTable = field(default_factory=RankTable)
     costs: CostTable = field(default_factory=CostTable)
     margin: float = 1.02
-    every: int = 2
-    rest: int = 32
     _shape: TreeShape = ROOT_ONLY
-    _rounds: int = 0
+    _round: int = 0
+    _rest: int = _FIRST_REST
     _resting: int = 0
+    _keep: int = 0
+    _context: int = 0
+
+    def begin(self, context: int) -> None:
+        """A new answer starts behind `context` prompt tokens; costs of another length are void."""
+        if not 0.8 < context / max(1, self._context) < 1.25:
+            self.costs = CostTable(_calls=self.costs._calls)
+            self._round = 0
+        self._context = context
 
     def choose(self) -> TreeShape:
         """The tree to draft in this round."""
-        self._rounds += 1
-        if self._rounds == 1:
+        self._round += 1
+        if 1 not in self.costs.verify_s or self._round % _PLAIN_EVERY == 0:
             return ROOT_ONLY  # shows what a plain step costs
         if self._resting:
             self._resting -= 1
-            if self._resting:
-                return ROOT_ONLY
-            self.rest *= 2
-            self._shape = best_tree(self.ranks.shares, 2, 2)
-            return self._shape
-        if self._rounds % self.every == 0 or self._shape is ROOT_ONLY:
-            self._shape = self._best()
-            if self._shape is ROOT_ONLY:
-                self._resting = self.rest
+            if not self._resting:
+                self._shape, self._keep = best_tree(self.ranks.shares, 2, 2), _TRIAL
+            return ROOT_ONLY
+        self._keep -= 1
+        if self._shape is ROOT_ONLY or self._keep < 0:
+            self._reconsider()
         return self._shape
 
-    def observe(self, ranks: Iterable[int | None], calls: int, draft_s: float) -> None:
-        """Note a round's ranks and draft time."""
+    def observe(self, ranks: Iterable[int | None]) -> None:
+        """Note where the target's tokens stood among the draft's choices."""
         for rank in ranks:
             self.ranks.observe(rank)
-        self.costs.observe_draft(calls, draft_s)
 
     @property
     def verdict(self) -> str | None:
@@ -167,20 +193,33 @@ class Policy:
         if not self._resting:
             return None
         share = sum(self.ranks.shares)
-        return f"drafting does not pay: {share:.0%} of the draft's choices are the target's"
+        return f"drafting does not pay: {share:.0%} of the target's tokens are among the draft's"
 
-    def tokens_per_s(self, shape: TreeShape) -> float:
-        """Expected speed of rounds with this tree."""
-        depth = max(shape.depths())
+    def tokens_per_s(self, depth: int, rows: int, accepted: float) -> float:
+        """Expected speed of rounds with a tree of this depth, rows and accepted drafts."""
         draft_s = self.costs.draft_s or self.costs.verify(1) / 6
-        seconds = depth * draft_s + self.costs.verify(shape.size)
-        return (1 + expected_drafts(shape, self.ranks.shares)) / max(seconds, 1e-9)
+        return (1 + accepted) / max(depth * draft_s + self.costs.verify(rows), 1e-9)
+
+    def _reconsider(self) -> None:
+        self._shape = self._best()
+        if self._shape is ROOT_ONLY:
+            self._resting = self._rest
+            self._rest = min(2 * self._rest, _LONGEST_REST)
+            return
+        self._rest = _FIRST_REST
+        # At first there is much to learn, later little changes from round to round.
+        self._keep = 1 if self._round <= 16 else 15
 
     def _best(self) -> TreeShape:
         shares = self.ranks.shares
-        candidates = {
-            best_tree(shares, size, depth) for size in _SIZES for depth in _DEPTHS if depth <= size
-        }
-        best = max(candidates, key=self.tokens_per_s)
-        plain = self.tokens_per_s(ROOT_ONLY)
-        return best if self.tokens_per_s(best) > self.margin * plain else ROOT_ONLY
+        fastest, form = self.margin * self.tokens_per_s(0, 1, 0.0), (0, 0)
+        for limit in _DEPTHS:
+            accepted, depth = 0.0, 0
+            for size, (path, chance) in enumerate(
+                _first(likeliest_paths(shares, limit), LARGEST_AUTO_TREE), start=1
+            ):
+                accepted, depth = accepted + chance, max(depth, len(path))
+                speed = self.tokens_per_s(depth, size + 1, accepted)
+                if speed > fastest:
+                    fastest, form = speed, (size, limit)
+        return best_tree(shares, *form) if form[0] else ROOT_ONLY

@@ -16,20 +16,13 @@ from torch import Tensor
 class Needs:
     """Attributes:
     layer_inputs: decoder layers whose input states are wanted (0 is the embedding).
+    visual_inputs: the same, but the rows of visual tokens alone.
     visual_attention: whether the attention of the question's rows to the visual tokens is wanted.
     """
 
     layer_inputs: frozenset[int] = frozenset()
+    visual_inputs: frozenset[int] = frozenset()
     visual_attention: bool = False
-
-    def __or__(self, other: Needs) -> Needs:
-        return Needs(
-            self.layer_inputs | other.layer_inputs,
-            self.visual_attention or other.visual_attention,
-        )
-
-    def __bool__(self) -> bool:
-        return bool(self.layer_inputs) or self.visual_attention
 
 
 @dataclass(slots=True)
@@ -39,7 +32,7 @@ class Probe:
     Attributes:
         needs: what to collect.
         columns: Long[m] prefix columns of the visual tokens.
-        layer_inputs: per wanted layer its input states [b, n, d].
+        layer_inputs: per wanted layer its input states [b, n, d], or [b, m, d] of visual tokens.
         attention: [b, m] float32, softmax weight from the pass's rows to each visual token, summed
             over rows and heads and over the layers seen so far.
         heads_seen: number of (layer, head, row) triples in that sum.
@@ -50,6 +43,12 @@ class Probe:
     layer_inputs: dict[int, Tensor] = field(default_factory=dict)
     attention: Tensor | None = None
     heads_seen: int = 0
+
+    def keep_input(self, layer: int, states: Tensor) -> None:
+        """Keep the states [b, n, d] that enter a layer, as far as they are wanted."""
+        if layer not in self.needs.layer_inputs:
+            states = states.index_select(1, self.columns)
+        self.layer_inputs[layer] = states
 
     def add_attention(self, query: Tensor, key: Tensor, scale: float, lse: Tensor) -> None:
         """Add one layer's weights from query rows to visual tokens.
@@ -65,9 +64,9 @@ class Probe:
         batch, kv_heads, rows, _ = query.shape
         total = query.new_zeros(batch, len(self.columns), dtype=torch.float32)
         for head in range(kv_heads):
-            visual = key[:, head].index_select(1, self.columns)
-            scores = torch.matmul(query[:, head], visual.transpose(-1, -2)).float() * scale
-            total += torch.exp(scores - lse[:, head, :, None]).sum(1)
+            scores = torch.matmul(query[:, head] * scale, key[:, head].transpose(-1, -2)).float()
+            weights = torch.exp(scores - lse[:, head, :, None]).sum(1)
+            total += weights.index_select(1, self.columns)
         self.attention = total if self.attention is None else self.attention + total
         self.heads_seen += kv_heads * rows
 

@@ -22,9 +22,10 @@ from vidcap.engine.draft import (
     PairDrafter,
     WithLookup,
 )
+from vidcap.engine.draft.entropy import ENTROPY_TREES
 from vidcap.engine.logits import LogitsSettings, LogitsStack
 from vidcap.engine.loop import Generation, Limits
-from vidcap.engine.policy import Policy
+from vidcap.engine.policy import LARGEST_AUTO_TREE, Policy
 from vidcap.engine.probe import Probe
 from vidcap.engine.prune.score import PrefillProbes
 from vidcap.engine.sampling import SamplingSettings
@@ -33,9 +34,6 @@ from vidcap.engine.stats import Stats
 from vidcap.engine.tree import STATIC_TREE, TreeShape
 from vidcap.engine.verify import LosslessSampling, StrictGreedy, Verifier
 from vidcap.settings import SpeculationSettings
-
-#: Rows behind the text in a tail: the largest tree, and a last round that may overshoot by a path.
-_SPARE_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,6 @@ class Request:
         suffix_ids: Long[b, n] prompt tokens behind the last visual token.
         limits: when to stop.
         logits: what happens to the scores, the same for every method.
-        speculation: the method.
         sampling: None for greedy decoding.
         policy: what ``auto`` has learnt about the pair so far; None starts from nothing.
     """
@@ -54,7 +51,6 @@ class Request:
     suffix_ids: Tensor
     limits: Limits
     logits: LogitsSettings
-    speculation: SpeculationSettings
     sampling: SamplingSettings | None = None
     policy: Policy | None = None
 
@@ -72,11 +68,28 @@ def start(
         ValueError: when the method drafts with a pair and the prompt has no draft.
     """
     build = _Builder(prompt, request, stats)
-    target = build.target()
-    drafter = build.drafter()
     return Generation(
-        target, drafter, build.verifier(), build.stack, request.limits, stats, should_stop
+        build.target(),
+        build.drafter,
+        build.verifier(),
+        build.stack,
+        request.limits,
+        stats,
+        should_stop,
     )
+
+
+def largest_tree(settings: SpeculationSettings) -> int:
+    """Most rows that a round of this method needs in either model, the root included."""
+    rows = {
+        "chain": settings.draft_tokens,
+        "static": STATIC_TREE.size,
+        "entropy": max(shape.size for shape in ENTROPY_TREES),
+        "auto": LARGEST_AUTO_TREE,
+        # The draft runs a whole frontier per level, the target the best nodes of all of them.
+        "dynamic": max(settings.tree_nodes, settings.tree_depth * settings.tree_width),
+    }[settings.tree]
+    return 1 + max(rows, settings.draft_tokens) + settings.lookup_branch
 
 
 class _Builder:
@@ -86,16 +99,15 @@ class _Builder:
         self._prompt = prompt
         self._request = request
         self._stats = stats
-        self._settings = request.speculation
+        self._settings = prompt.speculation
         ids = torch.cat([prompt.target.prefix.ids, request.suffix_ids], dim=1)
         self._prompt_ids = ids
         self.stack = LogitsStack(request.logits, ids)
         sampling = request.sampling
         self._generator = sampling.generator() if sampling else None
-        spare = _SPARE_ROWS + self._settings.tree_nodes + self._settings.draft_tokens
-        if self._settings.tree == "dynamic":
-            spare += self._settings.tree_depth * self._settings.tree_width
-        self._rows = request.suffix_ids.shape[1] + request.limits.max_tokens + spare
+        text = request.suffix_ids.shape[1] + request.limits.max_tokens
+        # The last round may accept a whole path beyond the limit before it is cut.
+        self._rows = text + 2 * largest_tree(self._settings)
         self._target = prompt.target.fork(self._rows)
         self._suffix_probe = Probe(prompt.pruner.suffix_needs, prompt.target.prefix.visual_index)
 
@@ -133,8 +145,7 @@ class _Builder:
         if prompt.source is None:
             raise ValueError(f"method '{settings.method}' needs a draft model")
         prefix = prompt.target.prefix
-        probes = PrefillProbes(prompt.probe, self._suffix_probe, prefix.visual_index)
-        kept = prompt.pruner.keep(prefix, probes)
+        kept = prompt.pruner.keep(prefix, PrefillProbes(prompt.probe, self._suffix_probe))
         self._stats.draft_visual = len(prefix.visual_index) if kept is None else len(kept)
         return prompt.source.decoder(
             self._target,
@@ -144,14 +155,20 @@ class _Builder:
             rows=self._rows,
         )
 
+    def _repeatable(self) -> bool:
+        """Whether the same text must come again: trees chosen by the clock would change samples."""
+        sampling = self._request.sampling
+        return sampling is not None and sampling.seed is not None
+
     def _model_drafter(self, decoder: Decoder) -> Drafter:
         settings, stack = self._settings, self.stack
         if settings.tree == "dynamic":
             form = DynamicSettings(settings.tree_nodes, settings.tree_depth, settings.tree_width)
             return DynamicDrafter(decoder, form, stack)
         chooser = Chooser(self._request.sampling, self._generator)
-        if settings.tree == "auto":
-            return AutoDrafter(decoder, self._request.policy or Policy(), stack, chooser)
+        if settings.tree == "auto" and not self._repeatable():
+            policy = self._request.policy or Policy()
+            return AutoDrafter(decoder, policy, stack, self._stats, chooser)
         if settings.tree == "entropy":
             choice = EntropyShape(settings.entropy_sure, settings.entropy_unsure)
             return PairDrafter(decoder, choice, stack, chooser)

@@ -53,6 +53,7 @@ def draw_distinct(probs: Tensor, count: int, generator: torch.Generator) -> Tens
         Long[..., count] in the order of drawing. Where fewer than `count` tokens have any
         probability, the surplus ones are arbitrary tokens of probability zero.
     """
-    noise = torch.rand(probs.shape, generator=generator).to(probs.device)
-    gumbel = -torch.log(-torch.log(noise.clamp(1e-20, 1 - 1e-7)))
-    return (torch.log(probs) + gumbel).topk(count, dim=-1).indices
+    # Double precision: float32 noise is too coarse to reach the tail of a large vocabulary.
+    noise = torch.empty(probs.shape, dtype=torch.float64).exponential_(generator=generator)
+    gumbel = -torch.log(noise.to(probs.device))
+    return (torch.log(probs.double()) + gumbel).topk(count, dim=-1).indices

@@ -9,12 +9,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
+@dataclass(frozen=True, slots=True)
+class RoundCost:
+    """What one round took.
+
+    Attributes:
+        rows: nodes that the target ran over, the root included.
+        draft_s, verify_s: seconds of drafting and of verification.
+    """
+
+    rows: int
+    draft_s: float
+    verify_s: float
+
+
 @dataclass(slots=True)
 class Stats:
     """What happened in one request.
 
     Attributes:
-        synchronize: waits for a device before a timer is read; None where calls are synchronous.
+        synchronize: waits for the devices before a timer is read; None where calls are synchronous.
         seconds: wall time per stage (``vision``, ``target_prefill``, ``draft_prefill``, ``draft``,
             ``verify``, ``decode``).
         rounds: target calls of the decode loop, the prefill's not among them.
@@ -23,6 +37,7 @@ class Stats:
         histogram: how many rounds accepted 0, 1, 2 ... drafts.
         generated: tokens of the output, the first one (from the prefill) included.
         draft_visual: visual tokens that the draft saw, None where no model drafted.
+        last_round: what the newest round took, None before the first.
     """
 
     synchronize: Callable[[], None] | None = None
@@ -33,6 +48,8 @@ class Stats:
     histogram: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     generated: int = 0
     draft_visual: int | None = None
+    last_round: RoundCost | None = None
+    _last: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def timer(self, stage: str) -> Iterator[None]:
@@ -43,14 +60,17 @@ class Stats:
         finally:
             if self.synchronize is not None:
                 self.synchronize()
-            self.seconds[stage] += time.perf_counter() - begin
+            self._last[stage] = time.perf_counter() - begin
+            self.seconds[stage] += self._last[stage]
 
     def count_round(self, drafted: int, accepted: int) -> None:
-        """Note one target call with its drafted and accepted tokens."""
+        """Note one target call with its drafted and accepted tokens, after its timers."""
         self.rounds += 1
         self.drafted += drafted
         self.accepted += accepted
         self.histogram[accepted] += 1
+        draft_s, verify_s = (self._last.get(stage, 0.0) for stage in ("draft", "verify"))
+        self.last_round = RoundCost(drafted + 1, draft_s, verify_s)
 
     @property
     def mean_accepted_drafts(self) -> float | None:

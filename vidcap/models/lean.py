@@ -20,6 +20,7 @@ from vidcap.engine.attention import AttentionStep, attend_tail
 
 #: Text models whose layers have the form of Qwen2: pre-norm, biased q/k/v, SiLU-gated MLP.
 _QWEN2_FORM = frozenset({"Qwen2_5_VLTextModel", "Qwen2VLTextModel", "Qwen2Model"})
+_BIASED = ("q_proj", "k_proj", "v_proj")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class _Layer:
     """Weights of one decoder layer; q, k, v and gate, up are stacked as rows."""
 
     qkv_weight: Tensor
-    qkv_bias: Tensor | None
+    qkv_bias: Tensor
     out_weight: Tensor
     gate_up_weight: Tensor
     down_weight: Tensor
@@ -105,16 +106,22 @@ class LeanDecoder:
 
 def has_lean_form(text: Any) -> bool:
     """Whether a released text model's layers are exactly those that :class:`LeanDecoder` runs."""
-    return type(text).__name__ in _QWEN2_FORM and text.config.hidden_act == "silu"
+    if type(text).__name__ not in _QWEN2_FORM or text.config.hidden_act != "silu":
+        return False
+    return all(
+        type(module) is nn.Linear and (module.bias is not None) == name.endswith(_BIASED)
+        for layer in text.layers
+        for name, module in layer.named_modules()
+        if name.endswith("_proj")
+    )
 
 
 def _fuse(layer: Any) -> _Layer:
     attention, mlp = layer.self_attn, layer.mlp
     projections = [attention.q_proj, attention.k_proj, attention.v_proj]
-    biased = all(module.bias is not None for module in projections)
     return _Layer(
         qkv_weight=_stack(projections, "weight"),
-        qkv_bias=_stack(projections, "bias") if biased else None,
+        qkv_bias=_stack(projections, "bias"),
         out_weight=attention.o_proj.weight,
         gate_up_weight=_stack([mlp.gate_proj, mlp.up_proj], "weight"),
         down_weight=mlp.down_proj.weight,

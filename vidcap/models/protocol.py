@@ -64,6 +64,11 @@ class VideoModel(Protocol):
         """What the checkpoint says about its tokens."""
         ...
 
+    @property
+    def preprocessing(self) -> str:
+        """Equal for models whose :meth:`prepare` gives the same inputs."""
+        ...
+
     def prepare(self, rgb: np.ndarray, fps: float) -> VideoInputs:
         """Preprocess frames.
 

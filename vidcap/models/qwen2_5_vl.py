@@ -43,6 +43,11 @@ class Qwen25VL:
         self.rules = self._read_rules()
         self._control_tokens = sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
 
+    @property
+    def preprocessing(self) -> str:
+        """See :class:`vidcap.models.protocol.VideoModel`."""
+        return self.processor.video_processor.to_json_string() + self._render("")
+
     def prepare(self, rgb: np.ndarray, fps: float) -> VideoInputs:
         """See :class:`vidcap.models.protocol.VideoModel`."""
         from transformers.video_utils import VideoMetadata

@@ -79,7 +79,7 @@ class ReleasedLanguageModel:
         """
         handles = []
         if probe is not None:
-            for layer in probe.needs.layer_inputs:
+            for layer in probe.needs.layer_inputs | probe.needs.visual_inputs:
                 hook = partial(_keep_input, probe, layer)
                 module = self._text.layers[layer]
                 handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
@@ -96,13 +96,16 @@ class ReleasedLanguageModel:
 
 
 def _wants_layers(probe: Probe | None) -> bool:
-    return probe is not None and bool(probe.needs.layer_inputs)
+    return probe is not None and bool(probe.needs.layer_inputs | probe.needs.visual_inputs)
 
 
 def _keep_input(
     probe: Probe, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    probe.layer_inputs[layer] = args[0] if args else kwargs["hidden_states"]
+    # The hook sees every caller of the layer; other threads bring other steps.
+    step = kwargs.get("vidcap")
+    if step is not None and step.probe is probe:
+        probe.keep_input(layer, args[0] if args else kwargs["hidden_states"])
 
 
 class _Captured(Exception):  # noqa: N818 (control flow, not an error)
@@ -128,7 +131,9 @@ def capture_text_inputs(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """
 
     def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        raise _Captured(kwargs)
+        # Another thread's prefill of the same model goes its way.
+        if "vidcap" not in kwargs:
+            raise _Captured(kwargs)
 
     handle = model.model.language_model.register_forward_pre_hook(leave, with_kwargs=True)
     try:

@@ -31,6 +31,8 @@ WIDE_TREE = TreeShape.from_paths(
     + _paths("00", "01", "02", "03", "10", "11", "12", "20", "21", "30", "31", "40")
     + _paths("000", "001", "010")
 )
+#: Every tree that :class:`EntropyShape` can choose.
+ENTROPY_TREES = (DEEP_TREE, STATIC_TREE, WIDE_TREE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -14,10 +15,9 @@ def merge_branch(proposal: Proposal, branch: Sequence[int]) -> Proposal:
     """The proposal with `branch` as a path from the root.
 
     Tokens that the tree drafts already on that path are not drafted twice; new nodes stand behind
-    the old ones, so that old indices stay valid. The branch was chosen, not drawn: where the
-    proposal carries distributions it is left as it is.
+    the old ones, so that old indices stay valid.
     """
-    if proposal.probs is not None or not branch:
+    if not branch:
         return proposal
     tree = proposal.tree
     tokens, parents = tree.tokens[0].tolist(), tree.parents[0].tolist()
@@ -41,4 +41,5 @@ def merge_branch(proposal: Proposal, branch: Sequence[int]) -> Proposal:
         mask[new] = mask[parents[new]]
         mask[new, new] = True
     rows = [torch.tensor([row], device=device) for row in (tokens, parents, depths)]
-    return Proposal(Tree(rows[0], rows[1], rows[2], mask[None]), calls=proposal.calls)
+    merged = Tree(rows[0], rows[1], rows[2], mask[None])
+    return replace(proposal, tree=merged, chosen_from=tree.size)

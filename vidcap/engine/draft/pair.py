@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
+import torch
 from torch import Tensor
 
 from vidcap.engine.decoder import Decoder
@@ -48,7 +49,8 @@ class PairDrafter:
 
     def propose(self, root: Tensor) -> Proposal:
         """See :class:`vidcap.engine.draft.base.Drafter`."""
-        scores = self._scores(self._rows.feed(root), root, root[:, None] == root[:, None])
+        alone = torch.ones(root.shape[0], 1, 1, dtype=torch.bool, device=root.device)
+        scores = self._scores(self._rows.feed(root), root, alone)
         shape = self._choose_shape(scores[:, 0])
         plan = _plan(shape)
         tokens = root.new_zeros(root.shape[0], shape.size)
@@ -80,10 +82,11 @@ class PairDrafter:
     def observed_ranks(self, accepted: Accepted) -> list[int | None]:
         """Where the target's tokens stood among this round's choices, None for further down.
 
-        One entry for every node of the accepted path that had its continuations drafted.
+        One entry for every node of the accepted path that had its continuations drafted. Where
+        another drafter added nodes, `accepted` holds more tokens than nodes known here.
         """
         ranks: list[int | None] = []
-        for node, token in zip(accepted.nodes, accepted.tokens, strict=True):
+        for node, token in zip(accepted.nodes, accepted.tokens, strict=False):
             if node in self._ranked:
                 choices = self._ranked[node].tolist()
                 ranks.append(choices.index(token) if token in choices else None)

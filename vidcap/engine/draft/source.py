@@ -83,7 +83,6 @@ class SelfSource:
         """See :class:`DraftSource`."""
         if compact:
             raise ValueError("gathered rows keep their positions: compact ids need a prefill")
-        prefix = target.prefix if kept is None else target.prefix.keep(kept, compact=False)
         kv = KVCache(target.kv.spec, suffix_ids.shape[0], rows)
         kv.prefix = target.kv.prefix
         if kept is not None:
@@ -95,4 +94,4 @@ class SelfSource:
         length = target.kv.length
         kv.tail[..., :length, :] = target.kv.tail[..., :length, :]
         kv.append_committed(length)
-        return Decoder(target.model, prefix, kv)
+        return Decoder(target.model, target.prefix, kv)

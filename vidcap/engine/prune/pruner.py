@@ -34,11 +34,6 @@ class Pruner:
         self.prefix_needs = self._scorer.prefix_needs if self._scorer else Needs()
         self.suffix_needs = self._scorer.suffix_needs if self._scorer else Needs()
 
-    @property
-    def depends_on_question(self) -> bool:
-        """Whether another question about the same video may keep other tokens."""
-        return self._scorer is not None
-
     def keep(self, prefix: EncodedPrefix, probes: PrefillProbes | None) -> Tensor | None:
         """Kept visual tokens of the target's prompt.
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vidcap.engine.probe import Needs, Probe
+from vidcap.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +20,10 @@ class PrefillProbes:
     Attributes:
         prefix: of the pass over the prefix.
         suffix: of the pass over the question.
-        visual: Long[m] columns of the visual tokens in the prefix.
     """
 
     prefix: Probe
     suffix: Probe
-    visual: Tensor
 
 
 class Scorer(Protocol):
@@ -70,7 +69,8 @@ class UVScorer:
     def __init__(self, layer: int):
         """Args: layer: L, an early decoder layer; the states that enter it are compared."""
         self.layer = layer
-        self.prefix_needs = self.suffix_needs = Needs(layer_inputs=frozenset({0, layer}))
+        self.prefix_needs = Needs(visual_inputs=frozenset({0, layer}))
+        self.suffix_needs = Needs(layer_inputs=frozenset({0, layer}))
 
     def score(self, probes: PrefillProbes) -> Tensor:
         """See :class:`Scorer`."""
@@ -79,7 +79,7 @@ class UVScorer:
     @staticmethod
     def _similarity(probes: PrefillProbes, layer: int) -> Tensor:
         """[b, m] sum over text tokens of the cosine with each visual token."""
-        visual = probes.prefix.layer_inputs[layer].index_select(1, probes.visual).float()
+        visual = probes.prefix.layer_inputs[layer].float()
         text = probes.suffix.layer_inputs[layer].float()
         towards = functional.normalize(text, dim=-1).sum(1, keepdim=True)
         return (functional.normalize(visual, dim=-1) * towards).sum(-1)
@@ -96,7 +96,12 @@ def make_scorer(name: str, layers: int, layer: int | None = None) -> Scorer | No
     Args:
         name: ``attention`` or ``uv``; ``uniform`` and ``random`` look at no score.
         layer: L of UV-Prune, None for the default.
+
+    Raises:
+        UsageError: the target has no layer L.
     """
+    if layer is not None and layer >= layers:
+        raise UsageError(f"uv-layer {layer} is none of the target's layers 1 to {layers - 1}")
     if name == "attention":
         return AttentionScorer()
     if name == "uv":

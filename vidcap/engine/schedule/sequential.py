@@ -33,12 +33,14 @@ class PrefilledPrompt:
         probe: what the target's prefix pass handed over for pruning.
         source: makes the draft's decoder once the question is known; None where no model drafts.
         pruner: chooses the visual tokens that the draft sees.
+        speculation: the method that all of this was prepared for.
     """
 
     target: Decoder
     probe: Probe
     source: DraftSource | None
     pruner: Pruner
+    speculation: SpeculationSettings
 
 
 @torch.inference_mode()
@@ -58,7 +60,8 @@ def sequential_prefill(
     probe = Probe(pruner.prefix_needs, prefix.visual_index)
     with stats.timer("target_prefill"):
         decoder = Decoder.prefill(target.model, prefix, probe)
-    return PrefilledPrompt(decoder, probe, _source(draft, speculation, stats), pruner)
+    source = _source(draft, speculation, stats)
+    return PrefilledPrompt(decoder, probe, source, pruner, speculation)
 
 
 def _source(

@@ -21,9 +21,10 @@ class LosslessSampling:
     drafted. A child x is taken with probability min(1, p(x) / q(x)), q being the draft's
     distribution it was drawn from; on rejection p becomes the normalised positive part of p - q,
     and x leaves q (children are distinct). Children that were chosen and not drawn have q = 1, so
-    they are taken with probability p(x) and leave p on rejection. When no child is left, the next
-    token is drawn from p. (Leviathan et al., ICML 2023, for chains; SpecInfer, ASPLOS 2024, and
-    recursive speculative decoding, 2024, for several children without replacement.)
+    they are taken with probability p(x) and leave p on rejection; they are tried after the drawn
+    ones. When no child is left, the next token is drawn from p. (Leviathan et al., ICML 2023, for
+    chains; SpecInfer, ASPLOS 2024, and recursive speculative decoding, 2024, for several children
+    without replacement.)
     """
 
     def __init__(self, sampling: SamplingSettings, generator: torch.Generator):
@@ -37,36 +38,47 @@ class LosslessSampling:
     def judge(self, proposal: Proposal, scores: Tensor) -> Accepted:
         """See :class:`vidcap.engine.verify.base.Verifier`."""
         tree = proposal.tree
-        target = self._sampling.probabilities(scores[0])
         parents, tokens = tree.parents[0].tolist(), tree.tokens[0].tolist()
         children: dict[int, list[int]] = {}
         for node, parent in enumerate(parents):
             children.setdefault(parent, []).append(node)
         nodes = [0]
         while True:
-            draft = proposal.probs[0, nodes[-1]] if proposal.probs is not None else None
-            offered = children.get(nodes[-1], [])
-            child, left = self._try_children(target[nodes[-1]], draft, offered, tokens)
+            node = nodes[-1]
+            offered = [(tokens[child], proposal.drawn(child)) for child in children.get(node, [])]
+            taken, left = self._try_children(
+                self._sampling.probabilities(scores[0, node]),
+                proposal.distribution(node),
+                offered,
+            )
+            child = None if taken is None else children[node][taken]
             if child is None:
                 drafts = tuple(tokens[node] for node in nodes[1:])
                 return Accepted(tuple(nodes), (*drafts, self._draw(left)))
             nodes.append(child)
 
     def _try_children(
-        self, target: Tensor, draft: Tensor | None, offered: list[int], tokens: list[int]
+        self, target: Tensor, draft: Tensor | None, offered: list[tuple[int, bool]]
     ) -> tuple[int | None, Tensor]:
-        """The accepted child, or None and the distribution that is left."""
+        """Index of the accepted child, or None and the distribution that is left.
+
+        Args:
+            target: [V] the target's distribution.
+            draft: [V] what drawn children come from.
+            offered: per child its token and whether it was drawn; drawn ones come first.
+        """
         target = target.double()
         draft = draft.double() if draft is not None else None
-        for child in offered:
-            token = tokens[child]
-            share = float(draft[token]) if draft is not None else 1.0
+        for index, (token, drawn) in enumerate(offered):
+            source = draft if drawn else None
+            share = float(source[token]) if source is not None else 1.0
             # A token the draft could not draw carries no weight in its distribution.
             if share <= 0.0:
                 continue
             if self._uniform() * share < float(target[token]):
-                return child, target
-            target, draft = _residual(target, draft, token)
+                return index, target
+            target, rest = _residual(target, source, token)
+            draft = rest if drawn else draft
         return None, target
 
     def _uniform(self) -> float:
