@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from vidcap.errors import UsageError
-from vidcap.settings import SpeculationSettings
+from vidcap.settings import PART_RANGES, SpeculationSettings
 
 #: Fields of the settings that say which method it is, and so are no parts of one.
 _IDENTITY = frozenset({"method", "draft", "summary"})
@@ -20,7 +20,7 @@ def part_keys() -> list[str]:
 
 def field_name(key: str) -> str:
     """The settings' field that a key means."""
-    return key.replace("-", "_")
+    return key.replace("-", "_").replace(".", "_")
 
 
 def parse_part(key: str, text: str) -> Any:
@@ -33,6 +33,7 @@ def parse_part(key: str, text: str) -> Any:
     Raises:
         UsageError: no method has such a part, or the text is no value of it.
     """
+    key = key.replace(".", "-")
     if key not in part_keys():
         raise UsageError(
             f"no method has a setting '{key}'", hint="settings: " + ", ".join(part_keys())
@@ -48,6 +49,18 @@ def parse_part(key: str, text: str) -> Any:
         return int(text) if whole else float(text)
     except ValueError as error:
         raise UsageError(f"{key} takes a {'whole ' * whole}number, not '{text}'") from error
+
+
+def part_values(key: str) -> str:
+    """What a part may be, in words: ``static|dynamic`` or ``0 to 1``."""
+    name = field_name(key)
+    hint = get_type_hints(SpeculationSettings)[name]
+    if get_origin(hint) is Literal:
+        return "|".join(get_args(hint))
+    if name not in PART_RANGES:
+        return "whole number"
+    least, most = PART_RANGES[name]
+    return f"{least:g} to {most:g}"
 
 
 def parse_fixed(texts: Sequence[str]) -> dict[str, str]:

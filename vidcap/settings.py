@@ -29,6 +29,8 @@ class VideoSettings:
         max_pixels: cap on the pixels of one frame, None for the model's own limit.
         start_s: start of the range in seconds from the first frame.
         end_s: end of the range in seconds, None for the end of the video.
+        every_s: length of the windows that are described one by one, None for the range as a
+            whole; `max_frames` then holds for each window.
     """
 
     fps: float = 2.0
@@ -36,6 +38,7 @@ class VideoSettings:
     max_pixels: int | None = None
     start_s: float = 0.0
     end_s: float | None = None
+    every_s: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.fps <= 1000:
@@ -48,6 +51,8 @@ class VideoSettings:
             raise UsageError(f"--start must not be negative, not {self.start_s:g}")
         if self.end_s is not None and self.end_s <= self.start_s:
             raise UsageError(f"--end ({self.end_s:g} s) must be after --start ({self.start_s:g} s)")
+        if self.every_s is not None and not 0.1 <= self.every_s <= 1e6:
+            raise UsageError(f"--every must be at least 0.1 s, not {self.every_s:g} s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,19 @@ class SpeculationSettings:
             tokens, or a look at the text so far.
         tree: shape of what is drafted per round.
         draft_tokens: length of a drafted chain.
-        verify: who judges the drafts; ``strict`` is lossless.
+        verify: who judges the drafts; ``strict`` is lossless, ``loose`` lets some drafts stand that
+            the target would not have chosen.
+        loose_rule: LVSpec (visual relevance) or FLy (the target's uncertainty).
+        loose_fraction: share of a round's drafts that LVSpec lets stand unchecked (lambda).
+        lvspec_mode: ours, with guards, or the rule as published.
+        lvspec_top_n: cosines per token that make its visual relevance (N).
+        lvspec_shift: whether a token that the draft has a little later may stand.
+        loose_delta: probability that the target must give a token that is not its choice.
+        fly_mode: FLy as published, or as its authors' program does it.
+        fly_theta: entropy from which the target counts as unsure.
+        fly_window: drafts that must match behind a forgiven one.
+        viskip: share of the attention on the video from which a round is not drafted, None for
+            never.
         prune: share of the draft's visual tokens that is dropped, 0 to 1.
         prune_by: what decides which ones.
         prune_select: how scores become a selection (``uniform`` and ``random`` use none).
@@ -134,7 +151,17 @@ class SpeculationSettings:
     draft: DraftName = "none"
     tree: TreeName = "chain"
     draft_tokens: int = 5
-    verify: Literal["strict"] = "strict"
+    verify: Literal["strict", "loose"] = "strict"
+    loose_rule: Literal["lvspec", "fly"] = "lvspec"
+    loose_fraction: float = 0.7
+    lvspec_mode: Literal["guarded", "paper"] = "guarded"
+    lvspec_top_n: int = 10
+    lvspec_shift: Literal["on", "off"] = "on"
+    loose_delta: float = 0.05
+    fly_mode: Literal["paper", "code"] = "paper"
+    fly_theta: float = 0.3
+    fly_window: int = 6
+    viskip: float | None = None
     prune: float = 0.0
     prune_by: PruneName = "attention"
     prune_select: Literal["two-stage", "top", "stratified"] = "two-stage"
@@ -152,7 +179,7 @@ class SpeculationSettings:
     summary: str = ""
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _RANGES.items():
+        for name, (least, most) in PART_RANGES.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise UsageError(
@@ -165,6 +192,9 @@ class SpeculationSettings:
             1 + (self.tree_depth - 1) * self.tree_width
         ):
             raise UsageError("tree-nodes is more than tree-depth and tree-width allow")
+        fly = self.verify == "loose" and self.loose_rule == "fly"
+        if fly and (self.tree != "chain" or self.lookup_branch):
+            raise UsageError("FLy judges chains only: tree=chain and lookup-branch=0")
 
     @property
     def needs_draft(self) -> bool:
@@ -181,8 +211,10 @@ class SpeculationSettings:
         if self.draft == "none":
             return frozenset()
         if self.draft == "lookup":
-            return frozenset({"draft_tokens", "lookup_ngram"})
-        names = {"tree", "prune", "lookup_branch"} | _TREE_PARTS[self.tree]
+            return frozenset({"draft_tokens", "lookup_ngram", "viskip"})
+        names = {"tree", "prune", "lookup_branch", "verify", "viskip"} | _TREE_PARTS[self.tree]
+        if self.verify == "loose":
+            names |= {"loose_rule"} | _LOOSE_PARTS[self.loose_rule]
         if self.lookup_branch:
             names.add("lookup_ngram")
         if self.prune > 0:
@@ -190,7 +222,8 @@ class SpeculationSettings:
         return frozenset(names)
 
 
-_RANGES: dict[str, tuple[float, float]] = {
+#: Least and most of each part of a method that is a number.
+PART_RANGES: dict[str, tuple[float, float]] = {
     "draft_tokens": (1, 64),
     "prune": (0, 1),
     "top_p_mass": (0, 1),
@@ -200,6 +233,12 @@ _RANGES: dict[str, tuple[float, float]] = {
     "tree_width": (1, 32),
     "entropy_sure": (0, 1),
     "entropy_unsure": (0, 1),
+    "loose_fraction": (0, 1),
+    "lvspec_top_n": (1, 10_000),
+    "loose_delta": (0, 1),
+    "fly_theta": (0, 100),
+    "fly_window": (1, 64),
+    "viskip": (0, 1),
     "lookup_ngram": (1, 16),
     "lookup_branch": (0, 64),
 }
@@ -217,6 +256,11 @@ _PRUNE_PARTS: dict[str, set[str]] = {
     "uv": {"prune_select", "top_p_mass", "uv_layer"},
     "uniform": set(),
     "random": {"prune_seed"},
+}
+
+_LOOSE_PARTS: dict[str, set[str]] = {
+    "lvspec": {"loose_fraction", "lvspec_mode", "lvspec_top_n", "lvspec_shift", "loose_delta"},
+    "fly": {"fly_mode", "fly_theta", "fly_window"},
 }
 
 #: Method presets as plain data. A new method is a new line here and its classes in the engine.
@@ -239,6 +283,25 @@ METHODS: dict[str, SpeculationSettings] = {
             "attends to",
         ),
         SpeculationSettings(
+            "lvspec",
+            "pair",
+            draft_tokens=10,
+            prune=0.9,
+            prune_by="uniform",
+            verify="loose",
+            summary="NOT lossless: drafts with little visual content stand unchecked (LVSpec)",
+        ),
+        SpeculationSettings(
+            "fly",
+            "pair",
+            draft_tokens=10,
+            prune=0.9,
+            prune_by="uniform",
+            verify="loose",
+            loose_rule="fly",
+            summary="NOT lossless: lone mismatches stand where the target is unsure (FLy)",
+        ),
+        SpeculationSettings(
             "lookup", "lookup", draft_tokens=10, summary="drafts from the text so far, no model"
         ),
         SpeculationSettings(
@@ -251,6 +314,9 @@ METHODS: dict[str, SpeculationSettings] = {
 }
 
 DEFAULT_METHOD = "sd-tree"
+
+#: Visual share of the attention from which ViSkip leaves a round undrafted, as published.
+VISKIP_THRESHOLD = 0.35
 
 
 def method_settings(name: str, **overrides: Any) -> SpeculationSettings:

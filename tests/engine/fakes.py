@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vidcap.engine.draft import Proposal
+from vidcap.engine.step import TargetStep
 from vidcap.engine.tree import Tree, TreeShape
 from vidcap.engine.verify import Accepted
 
@@ -18,6 +19,11 @@ def fake_logits(history: tuple[int, ...]) -> Tensor:
     """Scores [VOCAB] that depend on the whole history, without ties."""
     seed = hash(history) & 0x7FFFFFFF
     return torch.rand(VOCAB, generator=torch.Generator().manual_seed(seed))
+
+
+def fake_step(logits: Tensor) -> TargetStep:
+    """A step whose hidden states hold nothing."""
+    return TargetStep(logits, logits.new_zeros(*logits.shape[:2], 1))
 
 
 def path_tokens(tree: Tree, node: int) -> tuple[int, ...]:
@@ -37,15 +43,15 @@ class FakeTarget:
     committed: list[int] = field(default_factory=list)
     calls: int = 0
 
-    def prompt_logits(self) -> Tensor:
-        return fake_logits(self.prompt)[None, None]
+    def prompt_step(self) -> TargetStep:
+        return fake_step(fake_logits(self.prompt)[None, None])
 
-    def verify(self, tree: Tree) -> Tensor:
+    def verify(self, tree: Tree) -> TargetStep:
         self.calls += 1
         history = self.prompt + tuple(self.committed)
         rows = [fake_logits(history + path_tokens(tree, node)) for node in range(tree.size)]
         self._tree = tree
-        return torch.stack(rows)[None]
+        return fake_step(torch.stack(rows)[None])
 
     def commit(self, accepted: Accepted) -> None:
         self.committed += [int(self._tree.tokens[0, node]) for node in accepted.nodes]

@@ -52,7 +52,7 @@ def test_every_node_equals_a_fresh_forward_of_its_path(
     committed: list[int] = []
     for round_seed in range(2):
         tokens = tree_tokens(shape, round_seed)
-        logits = model.verify(shape.with_tokens(tokens))[0]
+        logits = model.verify(shape.with_tokens(tokens)).logits[0]
         for node in range(shape.size):
             path = tokens[0, node_path(shape, node)].tolist()
             fresh = fresh_logits(target.language, prefix, QUESTION + committed + path)[-1]
@@ -114,7 +114,7 @@ def test_a_verify_step_never_reads_from_the_device(target: Qwen25VL, penalty: fl
     stack = LogitsStack(settings, question)
     tree = STATIC_TREE.with_tokens(tree_tokens(STATIC_TREE))
     with _NoReads():
-        scores = stack.process(model.verify(tree), tree.tokens, tree.mask)
+        scores = stack.process(model.verify(tree).logits, tree.tokens, tree.mask)
         verdict = StrictGreedy().verdict(tree, scores)
     with pytest.raises(AssertionError, match="_local_scalar_dense"), _NoReads():
         verdict.count[0].item()

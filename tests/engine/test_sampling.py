@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import TemperatureLogitsWarper, TopPLogitsWarper
 
-from tests.engine.fakes import FakeTarget
+from tests.engine.fakes import FakeTarget, fake_step
 from vidcap.engine.draft import Chooser, NoDraft, Proposal
 from vidcap.engine.logits import LogitsSettings, LogitsStack
 from vidcap.engine.loop import Generation, Limits
@@ -35,6 +35,10 @@ def table(seed: int, sharpness: float = 0.8) -> torch.Tensor:
 def node_rows(shape: TreeShape, tokens: list[int], scores: torch.Tensor) -> torch.Tensor:
     rows = [scores[VOCAB if node == 0 else tokens[node]] for node in range(shape.size)]
     return torch.stack(rows)[None]
+
+
+def judge(verifier: LosslessSampling, proposal: Proposal, scores: torch.Tensor) -> Accepted:
+    return verifier.judge(proposal, scores, fake_step(scores))
 
 
 def sampled_proposal(shape: TreeShape, draft: torch.Tensor, chooser: Chooser) -> Proposal:
@@ -96,7 +100,7 @@ def test_two_tokens_follow_the_targets_distribution(
             else chosen_proposal(shape, draft)
         )
         tokens = proposal.tree.tokens[0].tolist()
-        accepted = verifier.judge(proposal, node_rows(shape, tokens, target))
+        accepted = judge(verifier, proposal, node_rows(shape, tokens, target))
         accepted_drafts += len(accepted.nodes) - 1
         one = accepted.tokens[0]
         two = (
@@ -116,7 +120,7 @@ def test_a_draft_like_the_target_is_always_accepted() -> None:
     for _ in range(200):
         proposal = sampled_proposal(SHAPES["chain"], scores, chooser)
         tokens = proposal.tree.tokens[0].tolist()
-        accepted = verifier.judge(proposal, node_rows(SHAPES["chain"], tokens, scores))
+        accepted = judge(verifier, proposal, node_rows(SHAPES["chain"], tokens, scores))
         assert len(accepted.nodes) == 3
 
 
@@ -125,10 +129,10 @@ def test_the_loop_samples_the_targets_distribution() -> None:
     prompt, sampling = (3, 1), SamplingSettings(0.1)
     target = FakeTarget(prompt)
     stack = LogitsStack(LogitsSettings(VOCAB), torch.tensor([prompt]))
-    first = sampling.probabilities(target.prompt_logits()[0, 0, :VOCAB])
+    first = sampling.probabilities(target.prompt_step().logits[0, 0, :VOCAB])
     expected = {}
     for one in range(VOCAB):
-        follows = FakeTarget((*prompt, one)).prompt_logits()[0, 0, :VOCAB]
+        follows = FakeTarget((*prompt, one)).prompt_step().logits[0, 0, :VOCAB]
         second = sampling.probabilities(follows)
         expected |= {(one, two): float(first[one] * second[two]) for two in range(VOCAB)}
     counts: Counter = Counter()
@@ -186,5 +190,5 @@ def test_surplus_children_of_probability_zero_are_passed_over() -> None:
     probs[0, 0, 4] = 1.0
     scores = torch.full((1, 4, VOCAB), -torch.inf)
     scores[0, :, 2] = 0.0
-    accepted = LosslessSampling(sampling, generator).judge(Proposal(tree, probs), scores)
+    accepted = judge(LosslessSampling(sampling, generator), Proposal(tree, probs), scores)
     assert accepted == Accepted((0,), (2,))

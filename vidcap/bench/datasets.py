@@ -11,15 +11,8 @@ from typing import Any
 from vidcap.errors import InputError, UsageError
 from vidcap.output.source import read_source
 from vidcap.settings import DEFAULT_DESCRIBE_PROMPT
+from vidcap.video.files import find_videos
 
-#: Files of a folder that count as videos, by extension in any case.
-VIDEO_SUFFIXES = frozenset(
-    f".{name}"
-    for name in (
-        *("3gp", "asf", "avi", "flv", "gif", "m2ts", "m4v", "mkv", "mov", "mp4"),
-        *("mpeg", "mpg", "mts", "ogv", "ts", "webm", "wmv"),
-    )
-)
 #: The file that ``vidcap demo --clips`` writes beside its clips.
 TRUTH_FILE = "truth.jsonl"
 #: Kind of a question whose line in the data set names none.
@@ -105,16 +98,11 @@ def _index(place: Path) -> Path | None:
 
 
 def _videos(folder: Path, prompt: str | None) -> Iterator[Clip]:
-    for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder).parts
-        hidden = any(part.startswith(".") for part in inside)
-        if path.suffix.lower() in VIDEO_SUFFIXES and not hidden and path.is_file():
-            yield Clip(
-                str(path.relative_to(folder)),
-                path,
-                _identity(path),
-                prompt or DEFAULT_DESCRIBE_PROMPT,
-            )
+    for name in find_videos(str(folder)):
+        path = Path(name)
+        yield Clip(
+            str(path.relative_to(folder)), path, _identity(path), prompt or DEFAULT_DESCRIBE_PROMPT
+        )
 
 
 def _lines(index: Path, prompt: str | None) -> Iterator[Clip]:

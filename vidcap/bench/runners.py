@@ -16,12 +16,13 @@ from vidcap.bench.facts import fact_counts, is_right, rejections_on_facts
 from vidcap.bench.machine import PeakMemory
 from vidcap.bench.results import ArmRun
 from vidcap.bench.watch import Watch
-from vidcap.captioner import Captioner, explained_memory
+from vidcap.captioner import Captioner
 from vidcap.engine.logits import LogitsSettings
 from vidcap.engine.loop import Limits
 from vidcap.models.loading import LoadedPair
 from vidcap.output.record import Record, SpeculationPart, TimingPart, TokenCounts
 from vidcap.session import model_fps
+from vidcap.shortage import explained_memory
 from vidcap.video import Frames
 
 

@@ -48,6 +48,10 @@ class RecordingDrafter:
         self._rounds.append((proposal.tree, accepted))
         self._inner.commit(proposal, accepted)
 
+    def skip(self, root: Tensor, accepted: Accepted) -> None:
+        """See :class:`vidcap.engine.draft.base.Drafter`."""
+        self._inner.skip(root, accepted)
+
     def rejections(self, generated: int) -> tuple[Rejection, ...]:
         """The first mismatch of every round that had one, among the `generated` tokens."""
         found = []
@@ -86,7 +90,13 @@ class Watch:
 
     def __call__(self, generation: Generation) -> Iterator[tuple[int, ...]]:
         """The generation's rounds, noted while they pass."""
-        self.drafter = generation.drafter = RecordingDrafter(generation.drafter)
+        make = generation.make_drafter
+
+        def make_recorded() -> Drafter:
+            self.drafter = RecordingDrafter(make())
+            return self.drafter
+
+        generation.make_drafter = make_recorded
         for tokens in generation:
             self.tokens += tokens
             yield tokens

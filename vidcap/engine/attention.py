@@ -187,8 +187,12 @@ def attend_tail(query: Tensor, step: AttentionStep, layer: int, scale: float) ->
     if step.kv.prefix_length:
         prefix_key, prefix_value = step.kv.prefix[layer]
         prefix_out, prefix_lse = attend(packed, prefix_key, prefix_value, scale)
-        if step.probe is not None and step.probe.needs.visual_attention:
-            step.probe.add_attention(packed, prefix_key, scale, torch.logaddexp(prefix_lse, lse))
+        if step.probe is not None:
+            both = torch.logaddexp(prefix_lse, lse)
+            if step.probe.needs.visual_attention:
+                step.probe.add_attention(packed, prefix_key, scale, both)
+            if step.probe.needs.visual_mass and layer == spec.layers - 1:
+                step.probe.add_mass(packed, prefix_key, scale, prefix_lse, both)
         out = merge(prefix_out, prefix_lse, out, lse)
     return out.reshape(batch, heads, rows, dim).transpose(1, 2)
 

@@ -12,7 +12,8 @@ from vidcap.engine.attention import AttentionStep
 from vidcap.engine.kv import KVCache
 from vidcap.engine.model import EncodedPrefix, LanguageModel
 from vidcap.engine.positions import text_positions
-from vidcap.engine.probe import Probe
+from vidcap.engine.probe import Needs, Probe
+from vidcap.engine.step import TargetStep
 from vidcap.engine.tree import Tree
 from vidcap.engine.verify.base import Accepted
 
@@ -30,7 +31,10 @@ class Decoder:
     def prefill(model: LanguageModel, prefix: EncodedPrefix, probe: Probe | None = None) -> Decoder:
         """Run the prefix through the model once and freeze its keys and values."""
         kv = KVCache(model.kv_spec, prefix.ids.shape[0], tail_rows=1)
-        model.forward(prefix.embeds, prefix.position_ids, AttentionStep(kv, probe=probe))
+        step = AttentionStep(kv, probe=probe)
+        hidden = model.forward(prefix.embeds, prefix.position_ids, step)
+        if probe is not None and probe.needs.visual_output:
+            probe.visual_output = hidden.index_select(1, prefix.visual_index)
         # From here on only ids and positions are needed: the embeddings weigh as much as a layer.
         return Decoder(model, replace(prefix, embeds=prefix.embeds[:, :0]), kv)
 
@@ -103,28 +107,54 @@ class Decoder:
         return bias.repeat(1, 1, self.kv.spec.group, 1)
 
 
+_MASS = Needs(visual_mass=True)
+
+
+def _text_columns(prefix: EncodedPrefix) -> Tensor:
+    """Long[P - m] columns of the prefix that are not visual."""
+    text = torch.ones(prefix.length, dtype=torch.bool, device=prefix.ids.device)
+    text[prefix.visual_index] = False
+    return text.nonzero().flatten()
+
+
 class TargetDecoder:
     """The target behind its prompt, as the loop drives it."""
 
-    def __init__(self, decoder: Decoder, suffix_ids: Tensor, probe: Probe | None = None):
+    def __init__(
+        self,
+        decoder: Decoder,
+        suffix_ids: Tensor,
+        probe: Probe | None = None,
+        *,
+        visual_mass: bool = False,
+    ):
         """Runs the question.
 
         Args:
             decoder: the target behind the frozen prefix.
             suffix_ids: Long[b, n] prompt tokens behind the last visual token, n at least 1.
             probe: collects what was asked for of this pass.
+            visual_mass: whether steps shall say how much of the attention is on the video.
         """
         self._decoder = decoder
         self._last_hidden = decoder.append(suffix_ids, probe)[:, -1:]
+        self._text_columns = _text_columns(decoder.prefix) if visual_mass else None
 
-    def prompt_logits(self) -> Tensor:
-        """Logits [b, 1, V] behind the prompt's last token."""
-        return self._decoder.model.logits(self._last_hidden)
+    def prompt_step(self) -> TargetStep:
+        """The pass over the question, at its last token."""
+        return self._step(self._last_hidden)
 
-    def verify(self, tree: Tree) -> Tensor:
-        """Logits [b, n, V] behind every node; no host synchronisation."""
-        hidden = self._decoder.run(tree.tokens, tree.depths, tree.mask)
-        return self._decoder.model.logits(hidden)
+    def verify(self, tree: Tree) -> TargetStep:
+        """Run every node; no host synchronisation."""
+        probe = None
+        if self._text_columns is not None:
+            visual = self._decoder.prefix.visual_index
+            probe = Probe(_MASS, visual, text_columns=self._text_columns)
+        hidden = self._decoder.run(tree.tokens, tree.depths, tree.mask, probe=probe)
+        return self._step(hidden, probe.mean_mass(tree.size) if probe is not None else None)
+
+    def _step(self, hidden: Tensor, mass: Tensor | None = None) -> TargetStep:
+        return TargetStep(self._decoder.model.logits(hidden), hidden, mass)
 
     def commit(self, accepted: Accepted) -> None:
         """Keep the rows of the accepted nodes."""

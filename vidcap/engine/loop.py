@@ -12,6 +12,7 @@ from torch import Tensor
 from vidcap.engine.draft.base import Drafter, Proposal
 from vidcap.engine.logits import LogitsStack
 from vidcap.engine.stats import Stats
+from vidcap.engine.step import TargetStep
 from vidcap.engine.tree import ROOT_ONLY, Tree
 from vidcap.engine.verify.base import Accepted, Verifier
 
@@ -21,12 +22,12 @@ FinishReason = Literal["stop", "length", "interrupted"]
 class Target(Protocol):
     """The model that has the last word, behind its prompt."""
 
-    def prompt_logits(self) -> Tensor:
-        """Logits [b, 1, V] behind the prompt's last token."""
+    def prompt_step(self) -> TargetStep:
+        """The pass over the prompt, at its last token."""
         ...
 
-    def verify(self, tree: Tree) -> Tensor:
-        """Logits [b, n, V] behind every node of a tree, from one forward pass."""
+    def verify(self, tree: Tree) -> TargetStep:
+        """Run every node of a tree in one forward pass."""
         ...
 
     def commit(self, accepted: Accepted) -> None:
@@ -90,9 +91,13 @@ class Generation:
         with self.stats.timer("draft"):
             proposal = drafter.propose(self._row(newest))
         with self.stats.timer("verify"):
-            accepted = self._judge(proposal, self.target.verify(proposal.tree))
+            step = self.target.verify(proposal.tree)
+            accepted = self._judge(proposal, step)
+        if step.visual_mass is not None:
+            self.stats.visual_mass = float(step.visual_mass[0, accepted.nodes[-1]])
         tokens = self._take(accepted.tokens)
         self.stats.count_round(proposal.drafted, min(len(accepted.tokens) - 1, len(tokens)))
+        self.stats.loosened += accepted.loosened
         self.target.commit(accepted)
         drafter.commit(proposal, accepted)
         return tokens
@@ -100,11 +105,11 @@ class Generation:
     def _first(self) -> tuple[int, ...]:
         # The prompt's last token plays the root: it is in the history already.
         proposal = Proposal(ROOT_ONLY.with_tokens(self.stack.last_prompt_id))
-        return self._judge(proposal, self.target.prompt_logits()).tokens
+        return self._judge(proposal, self.target.prompt_step()).tokens
 
-    def _judge(self, proposal: Proposal, logits: Tensor) -> Accepted:
-        scores = self.stack.process(logits, proposal.tree.tokens, proposal.tree.mask)
-        return self.verifier.judge(proposal, scores)
+    def _judge(self, proposal: Proposal, step: TargetStep) -> Accepted:
+        scores = self.stack.process(step.logits, proposal.tree.tokens, proposal.tree.mask)
+        return self.verifier.judge(proposal, scores, step)
 
     def _take(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
         kept, self.finish_reason = self.limits.cut(tokens, self.stats.generated)

@@ -18,11 +18,15 @@ class Needs:
     layer_inputs: decoder layers whose input states are wanted (0 is the embedding).
     visual_inputs: the same, but the rows of visual tokens alone.
     visual_attention: whether the attention of the question's rows to the visual tokens is wanted.
+    visual_mass: whether each row's whole attention to visual tokens in the last layer is wanted.
+    visual_output: whether the last hidden states of the visual tokens are wanted.
     """
 
     layer_inputs: frozenset[int] = frozenset()
     visual_inputs: frozenset[int] = frozenset()
     visual_attention: bool = False
+    visual_mass: bool = False
+    visual_output: bool = False
 
 
 @dataclass(slots=True)
@@ -36,6 +40,10 @@ class Probe:
         attention: [b, m] float32, softmax weight from the pass's rows to each visual token, summed
             over rows and heads and over the layers seen so far.
         heads_seen: number of (layer, head, row) triples in that sum.
+        mass: [b, kv_heads, group * n] float32, share of each row's last-layer attention on visual
+            tokens, head by head.
+        text_columns: Long[P - m] the other columns, for `mass`.
+        visual_output: [b, m, d] last hidden states of the visual tokens, after the final norm.
     """
 
     needs: Needs
@@ -43,6 +51,9 @@ class Probe:
     layer_inputs: dict[int, Tensor] = field(default_factory=dict)
     attention: Tensor | None = None
     heads_seen: int = 0
+    mass: Tensor | None = None
+    text_columns: Tensor | None = None
+    visual_output: Tensor | None = None
 
     def keep_input(self, layer: int, states: Tensor) -> None:
         """Keep the states [b, n, d] that enter a layer, as far as they are wanted."""
@@ -69,6 +80,35 @@ class Probe:
             total += weights.index_select(1, self.columns)
         self.attention = total if self.attention is None else self.attention + total
         self.heads_seen += kv_heads * rows
+
+    def add_mass(
+        self, query: Tensor, key: Tensor, scale: float, prefix_lse: Tensor, lse: Tensor
+    ) -> None:
+        """Take the visual mass of the last layer from its log-sum-exps.
+
+        The prefix's share minus that of its few text tokens (system prompt, attention sink).
+
+        Args:
+            query: [b, kv_heads, group * n, d] with the grouped heads stacked as rows.
+            key: [b, kv_heads, P, d] the prefix.
+            prefix_lse, lse: [b, kv_heads, group * n] over the prefix and over all keys.
+        """
+        mass = torch.exp(prefix_lse - lse)
+        if self.text_columns is not None and len(self.text_columns):
+            words = key.index_select(2, self.text_columns).transpose(-1, -2)
+            scores = torch.matmul(query * scale, words).float()
+            mass = mass - torch.exp(torch.logsumexp(scores, dim=-1) - lse)
+        self.mass = mass.clamp(min=0)
+
+    def mean_mass(self, rows: int) -> Tensor:
+        """[b, rows] share of each row's last-layer attention on visual tokens, mean over heads.
+
+        Raises:
+            ValueError: when it was not collected.
+        """
+        if self.mass is None:
+            raise ValueError("no visual mass was collected")
+        return self.mass.reshape(self.mass.shape[0], -1, rows).mean(1)
 
     def mean_attention(self) -> Tensor:
         """[b, m] mean over layers, heads and rows.

@@ -20,6 +20,7 @@ from vidcap.engine.draft import (
     LookupDrafter,
     NoDraft,
     PairDrafter,
+    ViSkip,
     WithLookup,
 )
 from vidcap.engine.draft.entropy import ENTROPY_TREES
@@ -32,7 +33,16 @@ from vidcap.engine.sampling import SamplingSettings
 from vidcap.engine.schedule import PrefilledPrompt
 from vidcap.engine.stats import Stats
 from vidcap.engine.tree import STATIC_TREE, TreeShape
-from vidcap.engine.verify import LosslessSampling, StrictGreedy, Verifier
+from vidcap.engine.verify import (
+    FLyRule,
+    Guards,
+    LooseGreedy,
+    LooseRule,
+    LosslessSampling,
+    LVSpecRule,
+    StrictGreedy,
+    Verifier,
+)
 from vidcap.settings import SpeculationSettings
 
 
@@ -45,6 +55,7 @@ class Request:
         limits: when to stop.
         logits: what happens to the scores, the same for every method.
         sampling: None for greedy decoding.
+        strict_ids: tokens that loose verification never loosens.
         policy: what ``auto`` has learnt about the pair so far; None starts from nothing.
     """
 
@@ -52,6 +63,7 @@ class Request:
     limits: Limits
     logits: LogitsSettings
     sampling: SamplingSettings | None = None
+    strict_ids: frozenset[int] = frozenset()
     policy: Policy | None = None
 
 
@@ -114,17 +126,47 @@ class _Builder:
     def target(self) -> TargetDecoder:
         """The target behind the question."""
         with self._stats.timer("target_prefill"):
-            return TargetDecoder(self._target, self._request.suffix_ids, self._suffix_probe)
+            return TargetDecoder(
+                self._target,
+                self._request.suffix_ids,
+                self._suffix_probe,
+                visual_mass=self._settings.viskip is not None,
+            )
 
     def verifier(self) -> Verifier:
         """Who judges."""
-        sampling = self._request.sampling
-        if sampling is None or self._generator is None:
-            return StrictGreedy()
-        return LosslessSampling(sampling, self._generator)
+        sampling, rule = self._request.sampling, self._loose_rule()
+        if sampling is not None and self._generator is not None:
+            return LosslessSampling(sampling, self._generator, rule)
+        return StrictGreedy() if rule is None else LooseGreedy(rule)
+
+    def _loose_rule(self) -> LooseRule | None:
+        settings, visual = self._settings, self._prompt.probe.visual_output
+        if settings.verify == "strict":
+            return None
+        if settings.loose_rule == "fly":
+            return FLyRule(
+                mode=settings.fly_mode, theta=settings.fly_theta, window=settings.fly_window
+            )
+        if visual is None:
+            raise ValueError("LVSpec needs the target's states of the visual tokens")
+        guards = Guards(
+            self._request.strict_ids | self._request.limits.stop_ids, settings.loose_delta
+        )
+        return LVSpecRule(
+            visual[0],
+            fraction=settings.loose_fraction,
+            top_n=settings.lvspec_top_n,
+            shift=settings.lvspec_shift == "on",
+            guards=guards if settings.lvspec_mode == "guarded" else None,
+        )
 
     def drafter(self) -> Drafter:
         """Who proposes; the target must have seen the question."""
+        drafter, threshold = self._drafter(), self._settings.viskip
+        return drafter if threshold is None else ViSkip(drafter, self._stats, threshold)
+
+    def _drafter(self) -> Drafter:
         settings = self._settings
         if settings.draft == "none":
             return NoDraft()

@@ -36,6 +36,10 @@ class Stats:
         accepted: drafted tokens that were committed to the output.
         histogram: how many rounds accepted 0, 1, 2 ... drafts.
         generated: tokens of the output, the first one (from the prefill) included.
+        loosened: accepted drafts that were not the target's choice (loose verification).
+        visual_mass: share of the last accepted token's attention on visual tokens, None where it
+            is not measured.
+        skipped: rounds that were left undrafted for it.
         draft_visual: visual tokens that the draft saw, None where no model drafted.
         last_round: what the newest round took, None before the first.
     """
@@ -47,6 +51,9 @@ class Stats:
     accepted: int = 0
     histogram: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     generated: int = 0
+    loosened: int = 0
+    visual_mass: float | None = None
+    skipped: int = 0
     draft_visual: int | None = None
     last_round: RoundCost | None = None
     _last: dict[str, float] = field(default_factory=dict)

@@ -65,6 +65,11 @@ class VideoModel(Protocol):
         ...
 
     @property
+    def strict_ids(self) -> frozenset[int]:
+        """Tokens that loose verification never loosens: special ones, numbers, negations."""
+        ...
+
+    @property
     def preprocessing(self) -> str:
         """Equal for models whose :meth:`prepare` gives the same inputs."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from vidcap.errors import ModelError, UsageError
 from vidcap.models.patch_embed import LinearPatchEmbed
 from vidcap.models.protocol import TokenRules, VideoInputs
 from vidcap.models.released import ReleasedLanguageModel, capture_text_inputs
+from vidcap.models.strict_tokens import strict_token_ids
 from vidcap.settings import PositionPolicy
 
 _VIDEO_TOKEN_TYPE = 2
@@ -42,6 +44,11 @@ class Qwen25VL:
         self.language = ReleasedLanguageModel(model)
         self.rules = self._read_rules()
         self._control_tokens = sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
+
+    @cached_property
+    def strict_ids(self) -> frozenset[int]:
+        """See :class:`vidcap.models.protocol.VideoModel`."""
+        return strict_token_ids(self.tokenizer)
 
     @property
     def preprocessing(self) -> str:

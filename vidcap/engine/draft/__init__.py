@@ -8,6 +8,7 @@ from vidcap.engine.draft.entropy import EntropyShape
 from vidcap.engine.draft.lookup import Lookup, LookupDrafter, WithLookup
 from vidcap.engine.draft.pair import PairDrafter
 from vidcap.engine.draft.source import DraftSource, PairSource, SelfSource
+from vidcap.engine.draft.viskip import ViSkip
 
 __all__ = [
     "AutoDrafter",
@@ -24,5 +25,6 @@ __all__ = [
     "PairSource",
     "Proposal",
     "SelfSource",
+    "ViSkip",
     "WithLookup",
 ]

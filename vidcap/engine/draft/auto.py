@@ -64,3 +64,8 @@ class AutoDrafter:
         self._behind = False
         self._policy.observe(self._pair.observed_ranks(accepted))
         self._pair.commit(proposal, accepted)
+
+    def skip(self, root: Tensor, accepted: Accepted) -> None:
+        """See :class:`vidcap.engine.draft.base.Drafter`."""
+        self._behind = True
+        self._pair.skip(root, accepted)

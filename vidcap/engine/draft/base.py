@@ -55,6 +55,10 @@ class Drafter(Protocol):
         """Learn what became of the proposal."""
         ...
 
+    def skip(self, root: Tensor, accepted: Accepted) -> None:
+        """Learn of a round behind `root` that was decided without a proposal of this drafter."""
+        ...
+
 
 class NoDraft:
     """Proposes nothing: plain decoding, one token per target call."""
@@ -64,4 +68,7 @@ class NoDraft:
         return Proposal(ROOT_ONLY.with_tokens(root))
 
     def commit(self, proposal: Proposal, accepted: Accepted) -> None:
+        """Nothing to keep."""
+
+    def skip(self, root: Tensor, accepted: Accepted) -> None:
         """Nothing to keep."""

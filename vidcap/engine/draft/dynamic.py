@@ -94,6 +94,10 @@ class DynamicDrafter:
             raise ValueError("commit without a proposal")
         self._rows.commit(accepted, self._row_of.tolist())
 
+    def skip(self, root: Tensor, accepted: Accepted) -> None:
+        """See :class:`vidcap.engine.draft.base.Drafter`."""
+        self._rows.skip(root, accepted)
+
     def _expand(
         self,
         root: Tensor,

@@ -85,6 +85,10 @@ class LookupDrafter:
         """See :class:`vidcap.engine.draft.base.Drafter`."""
         self._lookup.extend(accepted.tokens[:-1])
 
+    def skip(self, root: Tensor, accepted: Accepted) -> None:
+        """See :class:`vidcap.engine.draft.base.Drafter`."""
+        self._lookup.extend([*root[0].tolist(), *accepted.tokens[:-1]])
+
 
 class WithLookup:
     """Another drafter whose trees get a branch from prompt lookup, at no model call."""
@@ -116,3 +120,8 @@ class WithLookup:
         known = self._drafted.tree.size
         nodes = tuple(node for node in accepted.nodes if node < known)
         self._drafter.commit(self._drafted, Accepted(nodes, accepted.tokens))
+
+    def skip(self, root: Tensor, accepted: Accepted) -> None:
+        """See :class:`vidcap.engine.draft.base.Drafter`."""
+        self._lookup.extend([*root[0].tolist(), *accepted.tokens[:-1]])
+        self._drafter.skip(root, accepted)

@@ -76,8 +76,8 @@ class PairDrafter:
         self._rows.commit(accepted, self._row_of)
 
     def skip(self, root: Tensor, accepted: Accepted) -> None:
-        """Learn of a round that was decided without a proposal of this drafter."""
-        self._rows.defer([*root[0].tolist(), *accepted.tokens[:-1]])
+        """See :class:`vidcap.engine.draft.base.Drafter`."""
+        self._rows.skip(root, accepted)
 
     def observed_ranks(self, accepted: Accepted) -> list[int | None]:
         """Where the target's tokens stood among this round's choices, None for further down.

@@ -52,9 +52,9 @@ class DraftRows:
         depths = torch.zeros_like(ids) + depth - 1
         return self.decoder.run(ids, depths, mask, offset=offset)
 
-    def defer(self, tokens: Sequence[int]) -> None:
-        """Note committed tokens of a round in which nothing was fed."""
-        self._unfed.extend(tokens)
+    def skip(self, root: Tensor, accepted: Accepted) -> None:
+        """Note the committed tokens of a round in which nothing was fed."""
+        self._unfed += [*root[0].tolist(), *accepted.tokens[:-1]]
 
     def commit(self, accepted: Accepted, row_of: Sequence[int]) -> None:
         """Keep the rows of accepted nodes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -30,7 +30,7 @@ class PrefilledPrompt:
 
     Attributes:
         target: the target behind the prefix.
-        probe: what the target's prefix pass handed over for pruning.
+        probe: what the target's prefix pass handed over for pruning and loose verification.
         source: makes the draft's decoder once the question is known; None where no model drafts.
         pruner: chooses the visual tokens that the draft sees.
         speculation: the method that all of this was prepared for.
@@ -57,7 +57,9 @@ def sequential_prefill(
     pruner = Pruner(speculation, target.model.kv_spec.layers)
     with stats.timer("vision"):
         prefix = target.encode()
-    probe = Probe(pruner.prefix_needs, prefix.visual_index)
+    loosened = speculation.verify == "loose" and speculation.loose_rule == "lvspec"
+    needs = replace(pruner.prefix_needs, visual_output=loosened)
+    probe = Probe(needs, prefix.visual_index)
     with stats.timer("target_prefill"):
         decoder = Decoder.prefill(target.model, prefix, probe)
     source = _source(draft, speculation, stats)

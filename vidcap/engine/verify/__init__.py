@@ -1,7 +1,19 @@
 """Who judges the drafts."""
 
 from vidcap.engine.verify.base import Accepted, Verdict, Verifier
+from vidcap.engine.verify.loose import FLyRule, Guards, LooseGreedy, LooseRule, LVSpecRule
 from vidcap.engine.verify.sampling import LosslessSampling
 from vidcap.engine.verify.strict import StrictGreedy
 
-__all__ = ["Accepted", "LosslessSampling", "StrictGreedy", "Verdict", "Verifier"]
+__all__ = [
+    "Accepted",
+    "FLyRule",
+    "Guards",
+    "LVSpecRule",
+    "LooseGreedy",
+    "LooseRule",
+    "LosslessSampling",
+    "StrictGreedy",
+    "Verdict",
+    "Verifier",
+]

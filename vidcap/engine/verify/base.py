@@ -10,6 +10,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from vidcap.engine.draft.base import Proposal
+    from vidcap.engine.step import TargetStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,12 @@ class Accepted:
     Attributes:
         nodes: accepted tree nodes from the root on; the root is always there.
         tokens: tokens new to the output: the accepted drafts, then the target's own next token.
+        loosened: accepted drafts that are not the target's choice.
     """
 
     nodes: tuple[int, ...]
     tokens: tuple[int, ...]
+    loosened: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,12 @@ class Verdict:
 class Verifier(Protocol):
     """Decides which drafts become output."""
 
-    def judge(self, proposal: Proposal, scores: Tensor) -> Accepted:
-        """Judge by the target's processed scores, float32 [b, n, V]; row i follows node i."""
+    def judge(self, proposal: Proposal, scores: Tensor, step: TargetStep) -> Accepted:
+        """Judge a tree.
+
+        Args:
+            proposal: what was drafted.
+            scores: float32 [b, n, V] the target's processed scores; row i follows node i.
+            step: the verification pass that they come from.
+        """
         ...

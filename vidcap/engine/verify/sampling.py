@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 
 from vidcap.engine.sampling import SamplingSettings
+from vidcap.engine.tree import Tree
 from vidcap.engine.verify.base import Accepted
 
 if TYPE_CHECKING:
     from vidcap.engine.draft.base import Proposal
+    from vidcap.engine.step import TargetStep
+    from vidcap.engine.verify.loose import LooseRule
 
 
 class LosslessSampling:
@@ -27,17 +30,25 @@ class LosslessSampling:
     without replacement.)
     """
 
-    def __init__(self, sampling: SamplingSettings, generator: torch.Generator):
+    def __init__(
+        self,
+        sampling: SamplingSettings,
+        generator: torch.Generator,
+        rule: LooseRule | None = None,
+    ):
         """Args:
         sampling: temperature and nucleus of the target.
         generator: source of randomness on the CPU.
+        rule: lets some nodes stand untested, which gives losslessness up; None for none.
         """
         self._sampling = sampling
         self._generator = generator
+        self._rule = rule
 
-    def judge(self, proposal: Proposal, scores: Tensor) -> Accepted:
+    def judge(self, proposal: Proposal, scores: Tensor, step: TargetStep) -> Accepted:
         """See :class:`vidcap.engine.verify.base.Verifier`."""
         tree = proposal.tree
+        free = self._free(tree, scores, step)
         parents, tokens = tree.parents[0].tolist(), tree.tokens[0].tolist()
         children: dict[int, list[int]] = {}
         for node, parent in enumerate(parents):
@@ -45,17 +56,27 @@ class LosslessSampling:
         nodes = [0]
         while True:
             node = nodes[-1]
-            offered = [(tokens[child], proposal.drawn(child)) for child in children.get(node, [])]
-            taken, left = self._try_children(
-                self._sampling.probabilities(scores[0, node]),
-                proposal.distribution(node),
-                offered,
-            )
-            child = None if taken is None else children[node][taken]
+            offered = children.get(node, [])
+            child = next((child for child in offered if child in free), None)
+            left = target = self._sampling.probabilities(scores[0, node])
+            if child is None:
+                drafted = [(tokens[other], proposal.drawn(other)) for other in offered]
+                taken, left = self._try_children(target, proposal.distribution(node), drafted)
+                child = None if taken is None else offered[taken]
             if child is None:
                 drafts = tuple(tokens[node] for node in nodes[1:])
-                return Accepted(tuple(nodes), (*drafts, self._draw(left)))
+                loosened = sum(free.get(node, False) for node in nodes[1:])
+                return Accepted(tuple(nodes), (*drafts, self._draw(left)), loosened)
             nodes.append(child)
+
+    def _free(self, tree: Tree, scores: Tensor, step: TargetStep) -> dict[int, bool]:
+        """Nodes that stand untested, and whether they differ from the target's likeliest token."""
+        if self._rule is None:
+            return {}
+        choice = scores.argmax(-1).gather(1, tree.parents.clamp(min=0))
+        differs = (choice != tree.tokens)[0].tolist()
+        allowed = self._rule.allowed(tree, scores, step)[0].tolist()
+        return {node: differs[node] for node in range(1, tree.size) if allowed[node]}
 
     def _try_children(
         self, target: Tensor, draft: Tensor | None, offered: list[tuple[int, bool]]

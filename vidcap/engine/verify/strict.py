@@ -12,6 +12,7 @@ from vidcap.engine.verify.base import Accepted, Verdict
 
 if TYPE_CHECKING:
     from vidcap.engine.draft.base import Proposal
+    from vidcap.engine.step import TargetStep
 
 
 class StrictGreedy:
@@ -21,7 +22,7 @@ class StrictGreedy:
     without synchronisation and with shapes that depend on the tree's shape only.
     """
 
-    def judge(self, proposal: Proposal, scores: Tensor) -> Accepted:
+    def judge(self, proposal: Proposal, scores: Tensor, step: TargetStep) -> Accepted:
         """See :class:`vidcap.engine.verify.base.Verifier`."""
         return self.verdict(proposal.tree, scores).read()[0]
 

@@ -1,0 +1,275 @@
+"""Loose verification: rules on hand-made rounds, and whole runs at both ends of the scale."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.runs import PLAIN, Run
+from tests.tiny import random_frames
+from vidcap.engine.draft import Proposal
+from vidcap.engine.sampling import SamplingSettings
+from vidcap.engine.step import TargetStep
+from vidcap.engine.tree import STATIC_TREE, TreeShape
+from vidcap.engine.verify import (
+    FLyRule,
+    Guards,
+    LooseGreedy,
+    LosslessSampling,
+    LVSpecRule,
+    StrictGreedy,
+)
+from vidcap.errors import UsageError
+from vidcap.models.loading import load_model
+from vidcap.models.qwen2_5_vl import Qwen25VL
+from vidcap.settings import method_settings
+
+VOCAB = 30
+QUESTION = "What moves?"
+
+
+def scores_for(wanted: list[int], runner_up: list[int] | None = None) -> torch.Tensor:
+    """[1, n, VOCAB]: row i wants `wanted[i]` clearly, with `runner_up[i]` as a fair second."""
+    scores = torch.full((1, len(wanted), VOCAB), -8.0)
+    for row, token in enumerate(wanted):
+        if runner_up is not None:
+            scores[0, row, runner_up[row]] = 1.0
+        scores[0, row, token] = 2.0
+    return scores
+
+
+def chain(tokens: list[int]) -> Proposal:
+    return Proposal(TreeShape.chain(len(tokens) - 1).with_tokens(torch.tensor([tokens])))
+
+
+def step_with(relevance: list[float]) -> TargetStep:
+    """Hidden states whose cosine to the visual direction [1, 0] is given."""
+    hidden = [[value, math.sqrt(1 - value * value)] for value in relevance]
+    return TargetStep(torch.zeros(1, len(relevance), 1), torch.tensor([hidden]))
+
+
+VISUAL = torch.tensor([[1.0, 0.0]])
+
+
+def judge(rule, proposal: Proposal, scores: torch.Tensor, step: TargetStep):  # type: ignore[no-untyped-def]
+    return LooseGreedy(rule).judge(proposal, scores, step)
+
+
+def test_the_least_relevant_drafts_stand_unchecked() -> None:
+    proposal, scores = chain([0, 1, 2, 3, 4]), scores_for([9, 9, 9, 9, 5])
+    step = step_with([0.0, 0.1, 0.2, 0.9, 0.3])
+    accepted = judge(LVSpecRule(VISUAL, fraction=0.5, shift=False), proposal, scores, step)
+    # Nodes 1 and 2 are the two least relevant of four; node 3 is checked and fails.
+    assert accepted.tokens == (1, 2, 9)
+    assert accepted.loosened == 2
+
+
+def test_of_equal_relevance_the_earlier_is_loosened() -> None:
+    step = step_with([0.0, 0.5, 0.5, 0.5])
+    rule = LVSpecRule(VISUAL, fraction=0.4, shift=False)
+    accepted = judge(rule, chain([0, 1, 2, 3]), scores_for([9, 9, 9, 9]), step)
+    assert accepted.tokens == (1, 9)
+
+
+def test_a_matching_draft_is_not_counted_as_loosened() -> None:
+    step = step_with([0.0, 0.1, 0.2])
+    rule = LVSpecRule(VISUAL, fraction=1.0, shift=False)
+    accepted = judge(rule, chain([0, 1, 2]), scores_for([1, 9, 9]), step)
+    assert accepted.tokens == (1, 2, 9)
+    assert accepted.loosened == 1
+
+
+def test_the_published_shift_swaps_attributes_and_ours_does_not() -> None:
+    """Draft "blue circle and red square" where the target says "red circle and blue square"."""
+    red, blue, circle, conj, square = 11, 12, 13, 14, 15
+    proposal = chain([0, blue, circle, conj, red, square])
+    scores = scores_for([red, circle, conj, blue, square, 1], runner_up=[blue] * 6)
+    step = step_with([0.0, 0.9, 0.9, 0.9, 0.9, 0.9])
+    paper = judge(LVSpecRule(VISUAL, fraction=0.1, guards=None), proposal, scores, step)
+    assert paper.tokens[:5] == (blue, circle, conj, red, square)
+    ours = LVSpecRule(VISUAL, fraction=0.1, guards=Guards(least_prob=0.0))
+    assert judge(ours, proposal, scores, step).tokens[:4] == (blue, circle, conj, blue)
+    # Ahead on the path "red" comes later, behind it "blue" does not.
+
+
+def test_a_shifted_token_must_be_probable_enough() -> None:
+    step = step_with([0.0, 0.9, 0.9])
+    proposal, scores = chain([0, 1, 2]), scores_for([2, 2, 3])
+    loose = LVSpecRule(VISUAL, fraction=0.1, guards=Guards(least_prob=0.0))
+    assert judge(loose, proposal, scores, step).tokens == (1, 2, 3)
+    guarded = LVSpecRule(VISUAL, fraction=0.1, guards=Guards(least_prob=0.05))
+    assert judge(guarded, proposal, scores, step).tokens == (2,)
+
+
+@pytest.mark.parametrize(("drafted", "wanted"), [(7, 5), (5, 7)])
+def test_strict_tokens_are_strict_on_either_side(drafted: int, wanted: int) -> None:
+    guards = Guards(frozenset({7}), least_prob=0.0)
+    rule = LVSpecRule(VISUAL, fraction=1.0, shift=False, guards=guards)
+    step = step_with([0.0, 0.1])
+    assert judge(rule, chain([0, drafted]), scores_for([wanted, 1]), step).tokens == (wanted,)
+    assert judge(rule, chain([0, 4]), scores_for([5, 1]), step).tokens == (4, 1)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(["chain", "static"]))
+def test_fraction_0_is_strict_and_fraction_1_unguarded_takes_all(seed: int, name: str) -> None:
+    shape = TreeShape.chain(6) if name == "chain" else STATIC_TREE
+    generator = torch.Generator().manual_seed(seed)
+    # Siblings are distinct, as drafters make them.
+    names = [torch.randperm(4, generator=generator).tolist() for _ in range(shape.size)]
+    tokens = torch.tensor(
+        [[0, *(names[shape.parents[n]][shape.ranks[n]] for n in range(1, shape.size))]]
+    )
+    scores = torch.rand(1, shape.size, 4, generator=generator)
+    step = TargetStep(scores, torch.randn(1, shape.size, 8, generator=generator))
+    visual = torch.randn(5, 8, generator=generator)
+    proposal = Proposal(shape.with_tokens(tokens))
+    for guards in (None, Guards()):
+        exact = judge(LVSpecRule(visual, fraction=0.0, guards=guards), proposal, scores, step)
+        strict = StrictGreedy().judge(proposal, scores, step)
+        assert exact.tokens == strict.tokens
+        assert exact.loosened == 0
+    every = judge(LVSpecRule(visual, fraction=1.0, guards=None), proposal, scores, step)
+    assert len(every.nodes) - 1 == max(shape.depths())
+
+
+def fly_reference(match: list[bool], entropy: list[float], mode: str, theta: float, window: int):
+    """FLy by its description: which mismatches stand. 0-based over the drafted tokens."""
+    behind = window - 1 if mode == "code" else window
+    allowed = []
+    for index, same in enumerate(match):
+        follow = match[index + 1 : index + 1 + behind]
+        allowed.append(
+            not same and len(follow) == behind and all(follow) and entropy[index] >= theta
+        )
+    return allowed
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=12),
+    st.integers(0, 1000),
+    st.sampled_from(["paper", "code"]),
+    st.integers(1, 4),
+)
+def test_fly_follows_its_description(match: list[bool], seed: int, mode: str, window: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    length = len(match)
+    scores = torch.randn(1, length + 1, VOCAB, generator=generator) * 3
+    choice = scores[0].argmax(-1).tolist()
+    tokens = [0] + [choice[i] if same else (choice[i] + 1) % VOCAB for i, same in enumerate(match)]
+    probs = scores[0].softmax(-1)
+    if mode == "paper":
+        entropy = [float(-(row * row.log()).sum() / math.log(VOCAB)) for row in probs[:-1]]
+        theta = 0.4
+    else:
+        top = probs.topk(3, dim=-1).values[:-1]
+        entropy = [float(-(row * row.log()).sum()) for row in top]
+        theta = 0.6
+    rule = FLyRule(mode=mode, theta=theta, window=window)
+    allowed = rule.allowed(chain(tokens).tree, scores, step_with([0.0] * (length + 1)))
+    assert allowed[0, 1:].tolist() == fly_reference(match, entropy, mode, theta, window)
+
+
+def test_fly_judges_chains_only() -> None:
+    with pytest.raises(UsageError, match="chains only"):
+        method_settings("fly", tree="static")
+
+
+@pytest.fixture(scope="module")
+def run(tiny_target: Path, tiny_perturbed: Path) -> Run:
+    cpu = torch.device("cpu")
+    target, draft = (load_model(path, cpu, torch.float32) for path in (tiny_target, tiny_perturbed))
+    inputs = target.prepare(random_frames(8), 2.0)
+    return Run(target, draft, inputs, max_tokens=45)
+
+
+@pytest.mark.parametrize("tree", ["chain", "static", "dynamic"])
+def test_a_run_at_fraction_0_is_lossless(run: Run, tree: str) -> None:
+    method = method_settings("lvspec", tree=tree, loose_fraction=0.0)
+    tokens, stats = run.ask(QUESTION, method)
+    assert tokens == run.ask(QUESTION, PLAIN)[0]
+    assert stats.loosened == 0
+
+
+def test_a_run_at_fraction_1_unguarded_is_the_drafts_text(run: Run) -> None:
+    method = method_settings("lvspec", loose_fraction=1.0, lvspec_mode="paper")
+    _, stats = run.ask(QUESTION, method)
+    assert stats.histogram[10] >= stats.rounds - 1
+    assert 0 < stats.loosened <= stats.accepted
+
+
+def test_the_default_accepts_more_than_strict_and_less_than_everything(run: Run) -> None:
+    strict = run.ask(QUESTION, method_settings("lvspec", verify="strict"))[1]
+    loose = run.ask(QUESTION, method_settings("lvspec", loose_delta=0.0))[1]
+    assert strict.accepted / strict.rounds < loose.accepted / loose.rounds < 10
+    assert loose.loosened > 0
+
+
+def test_a_stop_token_is_never_passed_over(run: Run) -> None:
+    plain = run.ask(QUESTION, PLAIN)[0]
+    run.stop_ids = frozenset({plain[6]})
+    try:
+        method = method_settings("lvspec", loose_fraction=1.0, loose_delta=0.0)
+        tokens, _ = run.ask(QUESTION, method)
+        assert run.stop_ids.isdisjoint(tokens[:-1])
+    finally:
+        run.stop_ids = frozenset()
+
+
+def test_sampling_at_fraction_1_unguarded_takes_every_draft() -> None:
+    sampling, generator = SamplingSettings(1.0), torch.Generator().manual_seed(0)
+    rule = LVSpecRule(VISUAL, fraction=1.0, guards=None)
+    verifier = LosslessSampling(sampling, generator, rule)
+    accepted = verifier.judge(
+        chain([0, 1, 2, 3]), scores_for([9, 9, 9, 5]), step_with([0.0, 0.1, 0.1, 0.1])
+    )
+    assert accepted.nodes == (0, 1, 2, 3)
+    assert accepted.loosened == 3
+
+
+@torch.inference_mode()
+def test_visual_mass_equals_eager_attention(run: Run) -> None:
+    from tests.tiny import full_prompt
+    from vidcap.engine.decoder import Decoder, TargetDecoder
+
+    target: Qwen25VL = run.target
+    prefix = target.encode(run.inputs, "reference")
+    suffix = target.suffix_ids(QUESTION)
+    decoder = Decoder.prefill(target.language, prefix).fork(100)
+    model = TargetDecoder(decoder, suffix, visual_mass=True)
+    tokens = [90, 91, 92]
+    step = model.verify(TreeShape.chain(2).with_tokens(torch.tensor([tokens])))
+    assert step.visual_mass is not None
+
+    words = torch.cat([suffix, torch.tensor([tokens])], dim=1)
+    _, positions = full_prompt(prefix, words)
+    embeds = torch.cat([prefix.embeds, target.language.embed(words)], dim=1)
+    target.model.set_attn_implementation({"text_config": "eager"})
+    try:
+        eager = target.model.model.language_model(
+            inputs_embeds=embeds, position_ids=positions, output_attentions=True, use_cache=False
+        ).attentions[-1]
+    finally:
+        target.model.set_attn_implementation({"text_config": "vidcap_split"})
+    expected = eager[:, :, -3:, prefix.visual_index].sum(-1).mean(1)
+    torch.testing.assert_close(step.visual_mass, expected, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["sd", "sd-tree", "lookup", "auto", "self", "dynamic"])
+def test_viskip_changes_the_rounds_and_not_the_text(run: Run, method: str) -> None:
+    parts = {"tree": "dynamic"} if method == "dynamic" else {}
+    name = "sd" if method == "dynamic" else method
+    plain = run.ask(QUESTION, PLAIN)[0]
+    for threshold in (0.0, 0.35, 0.6, 1.0):
+        tokens, stats = run.ask(QUESTION, method_settings(name, viskip=threshold, **parts))
+        assert tokens == plain
+        if threshold == 0.0:
+            assert stats.skipped >= stats.rounds - 1
+        if threshold == 1.0:
+            assert stats.skipped == 0

@@ -1,0 +1,228 @@
+"""Loose verification: drafts that carry little visual content are let through unchecked.
+
+LVSpec (arXiv 2604.05650) ranks drafted tokens by visual relevance and checks the relevant ones
+only; FLy (arXiv 2511.22972) forgives a mismatch where the target was unsure and the draft went on
+in agreement. Neither is lossless. Here both are functions from a verified tree to the set of nodes
+that may stand although the target chose otherwise; :class:`LooseGreedy` and the sampler take the
+set from there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from vidcap.engine.tree import Tree
+from vidcap.engine.verify.base import Accepted
+
+if TYPE_CHECKING:
+    from vidcap.engine.draft.base import Proposal
+    from vidcap.engine.step import TargetStep
+
+
+class LooseRule(Protocol):
+    """Decides which nodes may stand although they are not the target's choice."""
+
+    def allowed(self, tree: Tree, scores: Tensor, step: TargetStep) -> Tensor:
+        """bool[b, n] nodes that need no match; the root's entry means nothing.
+
+        Args:
+            tree: what was drafted.
+            scores: float32 [b, n, V] the target's, row i follows node i.
+            step: the verification pass.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """What is never loosened.
+
+    Attributes:
+        strict_ids: tokens that must match exactly, on either side of a mismatch: stop and special
+            tokens, digits, negations.
+        least_prob: probability that the target must give a loosened token (delta).
+    """
+
+    strict_ids: frozenset[int] = frozenset()
+    least_prob: float = 0.05
+
+    def hold(self, tree: Tree, scores: Tensor) -> Tensor:
+        """bool[b, n] nodes that may not be loosened."""
+        choice = _target_choice(tree, scores)
+        strict = torch.tensor(sorted(self.strict_ids), dtype=torch.long, device=choice.device)
+        held = torch.isin(tree.tokens, strict) | torch.isin(choice, strict)
+        if self.least_prob > 0:
+            held |= _target_prob(tree, scores) < self.least_prob
+        return held
+
+
+class LVSpecRule:
+    """Visual relevance and position shifts (LVSpec).
+
+    A token's relevance is the mean of its `top_n` largest cosines to the target's visual hidden
+    states. The `fraction` least relevant nodes of a round may stand unchecked. A relevant one may
+    still stand when the target's token for its place comes up nearby in the draft: it is there,
+    only shifted.
+
+    Two modes. ``paper`` is the published rule: no guards, and "nearby" is anywhere in the block.
+    The default is ours: guards hold stop tokens, digits, negations and improbable tokens strict,
+    and a shifted match must lie ahead on the same path (the wide reading would let "red circle and
+    blue square" swap their colours).
+    """
+
+    def __init__(
+        self,
+        visual: Tensor,
+        *,
+        fraction: float,
+        top_n: int = 10,
+        shift: bool = True,
+        guards: Guards | None = None,
+    ):
+        """Args:
+        visual: [m, d] the target's hidden states of the visual tokens.
+        fraction: lambda, share of a round's nodes that stand unchecked; 0 checks everything and
+            switches shifts off, which is strict verification.
+        top_n: N, cosines per token that count.
+        shift: whether position shifts are tolerated.
+        guards: None for the published rule.
+        """
+        self._visual = functional.normalize(visual.float(), dim=-1)
+        self._fraction = fraction
+        self._top_n = min(top_n, len(visual))
+        self._shift = shift and fraction > 0
+        self._guards = guards
+
+    def allowed(self, tree: Tree, scores: Tensor, step: TargetStep) -> Tensor:
+        """See :class:`LooseRule`."""
+        allowed = self._least_relevant(step)
+        if self._shift:
+            allowed |= self._shifted(tree, scores)
+        if self._guards is not None:
+            allowed &= ~self._guards.hold(tree, scores)
+        return allowed
+
+    def _least_relevant(self, step: TargetStep) -> Tensor:
+        """bool[b, n] the floor(lambda * drafted) nodes of least relevance, earlier ones on ties."""
+        relevance = self._relevance(step.hidden)
+        batch, size = relevance.shape
+        loosened = math.floor(self._fraction * (size - 1) + 1e-9)
+        order = torch.sort(relevance[:, 1:], dim=1, stable=True).indices[:, :loosened] + 1
+        chosen = torch.zeros(batch, size, dtype=torch.bool, device=relevance.device)
+        return chosen.scatter_(1, order, True)
+
+    def _relevance(self, hidden: Tensor) -> Tensor:
+        """[b, n] mean of the largest cosines of each node's own hidden state."""
+        if not self._top_n:
+            return hidden.new_zeros(hidden.shape[:2], dtype=torch.float32)
+        cosines = functional.normalize(hidden.float(), dim=-1) @ self._visual.T
+        return cosines.topk(self._top_n, dim=-1).values.mean(-1)
+
+    def _shifted(self, tree: Tree, scores: Tensor) -> Tensor:
+        """bool[b, n] nodes whose place's target token is drafted nearby."""
+        choice = _target_choice(tree, scores)
+        same = choice[:, :, None] == tree.tokens[:, None, :]
+        if self._guards is None:
+            nearby = torch.ones_like(tree.mask)
+        else:
+            # Column j lies below row i: row j has i among its ancestors.
+            nearby = tree.mask.transpose(1, 2).clone()
+        nearby.diagonal(dim1=1, dim2=2).fill_(False)
+        nearby[:, :, 0] = False
+        return (same & nearby).any(-1)
+
+
+class FLyRule:
+    """Forgives a lone mismatch where the target is unsure (FLy), on chains.
+
+    ``paper``: the target's entropy, as a share of log V, must reach `theta`, and the `window`
+    following drafts must all match. ``code`` is the authors' program: the entropy is that of the
+    three most likely tokens alone, in nats, the window is one shorter, and no two forgiven
+    mismatches share a window.
+    """
+
+    def __init__(self, *, mode: str = "paper", theta: float = 0.3, window: int = 6):
+        """Args: as in the class description; `mode` is ``paper`` or ``code``."""
+        self._code = mode == "code"
+        self._theta = theta
+        self._window = window - 1 if self._code else window
+
+    def allowed(self, tree: Tree, scores: Tensor, step: TargetStep) -> Tensor:
+        """See :class:`LooseRule`."""
+        match = (tree.tokens == _target_choice(tree, scores))[:, 1:]
+        batch, length = match.shape
+        allowed = torch.zeros(batch, length + 1, dtype=torch.bool, device=match.device)
+        if length > self._window:
+            ahead = match.unfold(1, self._window, 1)[:, 1:] if self._window else None
+            followed = torch.zeros_like(match)
+            span = length - self._window
+            followed[:, :span] = True if ahead is None else ahead.all(-1)
+            allowed[:, 1:] = ~match & followed
+        unsure = self._entropy(scores[:, :-1]) >= self._theta
+        allowed[:, 1:] &= unsure
+        return allowed
+
+    def _entropy(self, scores: Tensor) -> Tensor:
+        """[b, n] of the distributions behind each node."""
+        log_probs = torch.log_softmax(scores, dim=-1)
+        if self._code:
+            log_probs = log_probs.topk(3, dim=-1).values
+        terms = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
+        entropy = -terms.sum(-1)
+        return entropy if self._code else entropy / math.log(scores.shape[-1])
+
+
+class LooseGreedy:
+    """Greedy verification in which some nodes need no match.
+
+    Takes the longest path of nodes that match or are allowed; of equally long ones the one with
+    the most exact matches, then the one the target finds most probable.
+    """
+
+    def __init__(self, rule: LooseRule):
+        """Args: rule: decides what may stand."""
+        self._rule = rule
+
+    def judge(self, proposal: Proposal, scores: Tensor, step: TargetStep) -> Accepted:
+        """See :class:`vidcap.engine.verify.base.Verifier`."""
+        tree = proposal.tree
+        choice = scores.argmax(-1)
+        match = tree.tokens == _target_choice(tree, scores)
+        root = tree.parents < 0
+        good = match | root | self._rule.allowed(tree, scores, step)
+        reached = (good[:, None, :] | ~tree.mask).all(-1)
+        exact = (tree.mask & (match & ~root)[:, None, :]).sum(-1)
+        log_prob = _target_prob(tree, scores).clamp(min=1e-30).log().masked_fill(root, 0.0)
+        likely = torch.where(tree.mask, log_prob[:, None, :], 0.0).sum(-1)
+        best = _best(reached[0], tree.depths[0], exact[0], likely[0])
+        nodes = tree.mask[0, best].nonzero().flatten().tolist()
+        tokens = tree.tokens[0].tolist()
+        loosened = int((~match[0, nodes[1:]]).sum())
+        drafts = tuple(tokens[node] for node in nodes[1:])
+        return Accepted(tuple(nodes), (*drafts, int(choice[0, best])), loosened)
+
+
+def _best(reached: Tensor, depths: Tensor, exact: Tensor, likely: Tensor) -> int:
+    rows = zip(reached.tolist(), depths.tolist(), exact.tolist(), likely.tolist(), strict=True)
+    ranked = [(depth, same, prob) if ok else (-1, 0, 0.0) for ok, depth, same, prob in rows]
+    return max(range(len(ranked)), key=lambda node: (ranked[node], -node))
+
+
+def _target_choice(tree: Tree, scores: Tensor) -> Tensor:
+    """Long[b, n] the target's token for each node's place; the root's entry means nothing."""
+    return scores.argmax(-1).gather(1, tree.parents.clamp(min=0))
+
+
+def _target_prob(tree: Tree, scores: Tensor) -> Tensor:
+    """[b, n] probability of each node's token under the target; the root's means nothing."""
+    log_norm = torch.logsumexp(scores, dim=-1)
+    parents = tree.parents.clamp(min=0)
+    batch = torch.arange(len(parents), device=parents.device)[:, None]
+    own = scores[batch, parents, tree.tokens]
+    return torch.exp(own - log_norm.gather(1, parents))
