@@ -178,6 +178,9 @@ def _tell_equality(shown: Record, others: list[Record]) -> int:
     if all(record.text == shown.text for record in others):
         _say("\nExactly the same text: yes")
         return 0
+    if any(record.speculation and record.speculation.verify == "loose" for record in others):
+        _say("\nExactly the same text: no; loose verification does not promise it")
+        return 0
     dtype = shown.model.dtype if shown.model else None
     if dtype in ("bfloat16", "float16"):
         _say(f"\nExactly the same text: no; in {dtype} near ties can fall either way")
