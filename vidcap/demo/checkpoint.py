@@ -178,6 +178,8 @@ def save_checkpoint(
     model.generation_config = generation_config(tokenizer)
     model.save_pretrained(folder, state_dict=state, max_shard_size=SHARD_SIZE)
     _set_dtype(folder / "config.json")
+    for path in folder.glob("*.safetensors"):
+        path.chmod(0o644)  # they are written for their owner alone; others install them too
     processor = build_processor(tokenizer)
     processor.save_pretrained(folder)
     # Older releases, and readers that want no torch, look for one file per part.

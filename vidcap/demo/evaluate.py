@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,21 +12,7 @@ from vidcap.demo.batches import Batch, Encoder, shared_positions
 from vidcap.demo.forward import Forward
 from vidcap.demo.language import DESCRIBE_PROMPTS
 from vidcap.demo.scenes import truth
-from vidcap.demo.score import score_caption
-
-
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """Facts of all captions together."""
-
-    right: int
-    wrong: int
-    missing: int
-
-    @property
-    def share(self) -> float:
-        """Facts right among all facts right, wrong and missing."""
-        return self.right / max(1, self.right + self.wrong + self.missing)
+from vidcap.demo.score import FactScore, pooled, score_caption
 
 
 @torch.no_grad()
@@ -76,25 +61,19 @@ def _decode(
     return torch.stack(tokens, 1).tolist()
 
 
-def fact_accuracy(
+def fact_score(
     forward: Forward, batches: Iterable[Batch], encoder: Encoder
-) -> tuple[Accuracy, list[str]]:
-    """Facts right in greedy captions of the batches' clips, and the captions."""
+) -> tuple[FactScore, list[str]]:
+    """Facts in greedy captions of the batches' clips, pooled, and the captions."""
     request = encoder.request(DESCRIBE_PROMPTS[0])
-    right = wrong = missing = 0
+    scores: list[FactScore] = []
     texts: list[str] = []
     for batch in batches:
-        for scene, ids in zip(
-            batch.scenes, greedy(forward, batch.frames, request, encoder), strict=True
-        ):
+        answers = greedy(forward, batch.frames, request, encoder)
+        for scene, ids in zip(batch.scenes, answers, strict=True):
             texts.append(encoder.decode(ids))
-            score = score_caption(truth(scene), texts[-1])
-            right, wrong, missing = (
-                right + score.right,
-                wrong + score.wrong,
-                missing + score.missing,
-            )
-    return Accuracy(right, wrong, missing), texts
+            scores.append(score_caption(truth(scene), texts[-1]))
+    return pooled(scores), texts
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,9 +156,10 @@ def fit(
 
 
 def _loader(run: Run, stage: Stage, start: int) -> DataLoader[Batch]:
-    """Batches from ``start`` on, rendered by one process beside the training."""
+    """The stage's own batches from ``start`` on, rendered by one process beside the training."""
+    seed = run.seed + zlib.crc32(stage.name.encode())
     return DataLoader(
-        Batches(run.encoder, run.seed, stage.clips, stage.steps),
+        Batches(run.encoder, seed, stage.clips, stage.steps),
         batch_size=None,
         sampler=range(start, stage.steps),
         num_workers=1,

@@ -30,7 +30,7 @@ from vidcap.demo.checkpoint import (
     build_model,
     save_checkpoint,
 )
-from vidcap.demo.evaluate import agreement, fact_accuracy, predict
+from vidcap.demo.evaluate import agreement, fact_score, predict
 from vidcap.demo.fit import Log, Run, Stage, fit
 from vidcap.demo.forward import Forward
 from vidcap.demo.language import DESCRIBE_PROMPTS, caption, questions
@@ -44,7 +44,7 @@ DRAFT = Stage("draft", steps=1200, clips=16, peak_lr=2e-3)
 TIME_SHARES = {"vision": 0.1, "target": 0.7, "draft": 0.2}
 TOKENIZER_SCENES = 3000
 #: Weight of the labels of visual tokens while the target learns to write.
-LABEL_WEIGHT = 0.1
+LABEL_WEIGHT = 0.25
 
 
 def tokenizer_texts(scenes: int) -> Iterator[str]:
@@ -181,9 +181,11 @@ def label_loss(visual: Tensor, heads: nn.ModuleDict, batch: Batch) -> Tensor:
 
 def facts(forward: Forward, checked: list[Batch], run: Run) -> str:
     """Facts of greedy captions of held-out clips, as text for the log."""
-    accuracy, texts = fact_accuracy(forward, checked, run.encoder)
-    counts = f"right {accuracy.right}, wrong {accuracy.wrong}, missing {accuracy.missing}"
-    return f"facts {accuracy.share:.3f} ({counts}); '{texts[0]}'; "
+    score, texts = fact_score(forward, checked, run.encoder)
+    kinds = ", ".join(
+        f"{kind} {right}/{sum(rest, right)}" for kind, (right, *rest) in score.by_kind.items()
+    )
+    return f"facts {score.accuracy:.3f} ({kinds}); '{texts[0]}'; "
 
 
 def label_accuracy(forward: Forward, heads: nn.ModuleDict, batches: list[Batch]) -> str:
