@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.tiny import DRAFT_SHAPE, SHAPE, make_checkpoint
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_settings_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Neither a configuration file nor variables of whoever runs the tests count in them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        for name in [name for name in os.environ if name.startswith("VIDCAP_")]:
+            patch.delenv(name)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -12,9 +12,9 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "vidcap"
 
-BASE = {"", "errors", "settings", "parts"}  # "" is vidcap/__init__.py itself
+BASE = {"", "errors", "settings", "parts", "threads"}  # "" is vidcap/__init__.py itself
 ENGINE_ROOMS = {"models.geometry", "models", "engine", "video", "output"}
-CAPTIONER = {"captioner", "session"}
+CAPTIONER = {"captioner", "footage", "session", "shortage"}
 
 #: What each room may import besides itself.
 ALLOWED: dict[str, set[str]] = {
@@ -22,17 +22,22 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "settings": {"errors"},
     "parts": {"errors", "settings"},
+    "threads": set(),
     "models.geometry": BASE,
     "engine": BASE,
     "video": BASE | {"models.geometry"},
     "output": BASE,
     "models": BASE | {"models.geometry", "engine"},
+    "footage": BASE | {"models.geometry", "video"},
+    "shortage": BASE,
     "captioner": BASE | ENGINE_ROOMS | CAPTIONER,
     "session": BASE | ENGINE_ROOMS | CAPTIONER,
+    "plan": BASE | ENGINE_ROOMS,
+    "doctor": BASE | ENGINE_ROOMS,
     "demo": BASE | ENGINE_ROOMS | CAPTIONER,
     "bench": BASE | ENGINE_ROOMS | CAPTIONER | {"demo"},
     "batch": BASE | ENGINE_ROOMS | CAPTIONER,
-    "cli": BASE | ENGINE_ROOMS | CAPTIONER | {"demo", "bench", "batch"},
+    "cli": BASE | ENGINE_ROOMS | CAPTIONER | {"demo", "bench", "batch", "plan", "doctor"},
     "__main__": {"cli"},
 }
 
@@ -144,6 +149,9 @@ def test_the_rule_would_be_noticed():
         "import vidcap.output.writer",
         "import vidcap.video",
         "import vidcap.models.geometry",
+        "import vidcap.models.catalogue",
+        "import vidcap.plan",
+        "import vidcap.doctor",
         "import vidcap.captioner",
     ],
 )

@@ -35,6 +35,8 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(tmp_path):
         info = f"vidcap-{vidcap.__version__}.dist-info"
         scripts = archive.read(f"{info}/entry_points.txt").decode()
         licence = archive.read(f"{info}/licenses/LICENSE").decode()
+        data = f"vidcap-{vidcap.__version__}.data/data/"
+        shared = {name.removeprefix(data) for name in archive.namelist() if name.startswith(data)}
     package = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / "vidcap").rglob("*")
@@ -42,6 +44,12 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(tmp_path):
     }
     assert held == package
     assert {"vidcap/py.typed", "vidcap/output/record.schema.json"} <= held
+    assert shared == {
+        "share/bash-completion/completions/vidcap",
+        "share/fish/vendor_completions.d/vidcap.fish",
+        "share/zsh/site-functions/_vidcap",
+        *(f"share/man/man1/{page.name}" for page in (ROOT / "man").iterdir()),
+    }
     assert "vidcap = vidcap.cli:main" in scripts
     assert "Apache License" in licence
 

@@ -198,3 +198,15 @@ def test_variants_share_the_loaded_pair(model: ModelSettings, clip: Path) -> Non
     assert record.text == describe(captioner, clip).text
     with pytest.raises(UsageError, match="no draft"):
         make(model, "plain").variant(method_settings("sd"))
+
+
+def test_what_is_no_video_is_known_before_anything_is_loaded(
+    model: ModelSettings, clip: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"this is no video at all")
+    captioner = make(model)
+    with pytest.raises(InputError, match="not a video"):
+        captioner.check(broken)
+    captioner.check(clip)
+    assert captioner.load_s is None

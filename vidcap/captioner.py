@@ -12,12 +12,12 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from vidcap.errors import InputError, UsageError, VidcapError
+from vidcap.errors import UsageError, VidcapError
+from vidcap.footage import Footage
 from vidcap.models.geometry import Geometry, read_geometry
 from vidcap.models.pair import find_pair
 from vidcap.output.record import ErrorPart, Kind, ModelPart, Record
@@ -30,8 +30,9 @@ from vidcap.settings import (
     VideoSettings,
     method_settings,
 )
-from vidcap.video import Frames, load_frames
-from vidcap.video.background import Background
+from vidcap.shortage import explained_memory
+from vidcap.threads import available_threads, can_share, share_threads
+from vidcap.video import Frames, Window, check_video
 
 if TYPE_CHECKING:
     from vidcap.engine.policy import Policy
@@ -73,7 +74,9 @@ class Captioner:
         self.load_s: float | None = None
         self._pair: LoadedPair | None = None
         self.policy: Policy | None = None
-        self._decoding: dict[str, Background[tuple[Frames, float]]] = {}
+        self._ahead = False
+        self._ahead_threads = 0
+        self._footage = self._new_footage()
 
     @property
     def geometry(self) -> Geometry:
@@ -91,15 +94,36 @@ class Captioner:
         self.load()
         other = copy.copy(self)
         other.speculation = speculation
-        other._decoding = {}
+        other._footage = self._new_footage()
         other.policy = copy.deepcopy(self.policy)
         return other
 
-    def prefetch(self, path: str | os.PathLike[str]) -> None:
-        """Start to decode a video in a thread; :meth:`open` takes the result."""
-        name = os.fspath(path)
-        if name not in self._decoding:
-            self._decoding[name] = self._start(name)
+    def decode_ahead(self) -> bool:
+        """Keep threads for decoding the next video while the models run; before loading.
+
+        Returns:
+            False where there are too few; the models then keep them all.
+        """
+        self._ahead = can_share(available_threads(self.model.threads))
+        return self._ahead
+
+    def prefetch(self, path: str | os.PathLike[str], *, ahead: bool = False) -> None:
+        """Start to decode a video in a thread; :meth:`open` and :meth:`windows` take the result.
+
+        Args:
+            path: the video.
+            ahead: whether the models will be busy meanwhile, so that only the threads kept by
+                :meth:`decode_ahead` may be used.
+        """
+        self._footage.prefetch(os.fspath(path), self._ahead_threads if ahead else None)
+
+    def check(self, path: str | os.PathLike[str]) -> None:
+        """Find out, without models, whether anything in a file can be decoded.
+
+        Raises:
+            InputError: the file cannot be used.
+        """
+        check_video(path)
 
     def load(self) -> LoadedPair:
         """Import torch and load the weights; later calls return the loaded pair.
@@ -113,6 +137,7 @@ class Captioner:
             from vidcap.models.loading import load_pair_folders
 
             self._pair = load_pair_folders(self._folders, self.model)
+            self._share_threads(self._pair)
             self.policy = Policy()
             self.load_s = time.perf_counter() - begin
         return self._pair
@@ -126,13 +151,18 @@ class Captioner:
         """
         begin = time.perf_counter()
         name = os.fspath(path)
-        decoding = self._decoding.pop(name, None) or self._start(name)
-        try:
-            self.load()
-            frames, decode_s = decoding.result()
-        finally:
-            decoding.cancel()
+        frames, decode_s = self._footage.take(name, meanwhile=self.load)
         return self.open_frames(name, frames, decode_s=decode_s, begin=begin)
+
+    def windows(self, path: str | os.PathLike[str]) -> Iterator[Window]:
+        """The windows of a video, or the whole of it as the only one, for :meth:`open_frames`.
+
+        They are decoded one by one, and nothing is kept of those that were handed out.
+
+        Raises:
+            InputError: the file cannot be used.
+        """
+        return self._footage.windows(os.fspath(path))
 
     def open_frames(
         self, path: str, frames: Frames, *, decode_s: float = 0.0, begin: float | None = None
@@ -159,14 +189,14 @@ class Captioner:
         Raises:
             InputError: the file cannot be used.
         """
-        return self._decode(os.fspath(path), lambda: False)[0]
+        return self._footage.decode(os.fspath(path))
 
     def settings_hash(self, prompt: str) -> str:
         """Equal for runs whose settings and prompt give the same text.
 
         Threads, devices and, while decoding is greedy, the method are left out: a strict method
-        changes the speed only. Samples depend on the order in which random numbers are used up,
-        so there it counts.
+        changes the speed only. Loose methods change the text, and samples depend on the order in
+        which random numbers are used up: there it counts.
         """
         relevant: dict[str, Any] = {
             "prompt": prompt,
@@ -177,7 +207,7 @@ class Captioner:
             "video": asdict(self.video),
             "generation": asdict(self.generation),
         }
-        if self.generation.temperature > 0:
+        if self.generation.temperature > 0 or self.speculation.verify == "loose":
             relevant["speculation"] = asdict(self.speculation)
         text = json.dumps(relevant, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -216,42 +246,19 @@ class Captioner:
             positions=self.model.positions,
         )
 
-    def _start(self, path: str) -> Background[tuple[Frames, float]]:
-        return Background(lambda stop: self._decode(path, stop))
+    def _new_footage(self) -> Footage:
+        return Footage(self.video, self._frame_size, available_threads(self.model.threads))
 
-    def _decode(self, path: str, should_stop: Callable[[], bool]) -> tuple[Frames, float]:
-        begin = time.perf_counter()
-        frames = load_frames(
-            path,
-            self.video,
-            self._frame_size,
-            threads=self.model.threads or os.cpu_count() or 1,
-            should_stop=should_stop,
-        )
-        return frames, time.perf_counter() - begin
+    def _share_threads(self, pair: LoadedPair) -> None:
+        import torch
+
+        total, on_cpu = available_threads(self.model.threads), pair.device == "cpu"
+        shares = share_threads(total, ahead=self._ahead, on_cpu=on_cpu)
+        torch.set_num_threads(shares.models)
+        self._ahead_threads = shares.decoder
 
     def _frame_size(self, count: int, height: int, width: int) -> tuple[int, int]:
         return self._geometry.frame_size(count, height, width, self.video.max_pixels)
-
-
-@contextmanager
-def explained_memory() -> Iterator[None]:
-    """Turns an out-of-memory failure of torch inside the block into one line."""
-    import torch
-
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise _too_large() from error
-    except RuntimeError as error:
-        # The CPU allocator raises a plain RuntimeError.
-        if "not enough memory" in str(error) or "alloc" in str(error).lower():
-            raise _too_large() from error
-        raise
-
-
-def _too_large() -> InputError:
-    return InputError("out of memory", hint="use fewer frames (--max-frames) or --max-pixels")
 
 
 def load_pair(

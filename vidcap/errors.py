@@ -44,3 +44,21 @@ class ModelError(VidcapError):
     """Nothing can run: a model is missing or broken, a pair does not match, memory is short."""
 
     exit_code = 3
+
+
+class MemoryShortError(InputError):
+    """The memory does not hold this input; with fewer or smaller frames it may."""
+
+
+def explain(error: Exception) -> VidcapError:
+    """Any exception as one that a user can read; what is not known is called an internal error."""
+    if isinstance(error, VidcapError):
+        return error
+    if isinstance(error, MemoryError):
+        return ModelError("out of memory", hint="try fewer frames: --max-frames, --max-pixels")
+    if isinstance(error, ImportError):
+        return ModelError(
+            f"a package is missing or broken: {error}", hint="install vidcap again in a fresh venv"
+        )
+    words = f"internal error: {type(error).__name__}: {error}".rstrip(": ")
+    return VidcapError(words, hint="run it again with --debug and report what it prints")

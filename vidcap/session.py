@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from vidcap.captioner import explained_memory
 from vidcap.engine.logits import LogitsSettings
 from vidcap.engine.loop import Generation, Limits
 from vidcap.engine.margins import choice_margins
@@ -32,6 +31,7 @@ from vidcap.output.record import (
 )
 from vidcap.output.source import read_source
 from vidcap.settings import GenerationSettings, SpeculationSettings
+from vidcap.shortage import explained_memory
 
 if TYPE_CHECKING:
     from vidcap.captioner import Captioner
@@ -191,7 +191,7 @@ class VideoSession:
 
     def _request(self, prompt: str) -> Request:
         target, generation = self._pair.target, self._captioner.generation
-        rules = target.rules
+        rules, loose = target.rules, self._captioner.speculation.verify == "loose"
         penalty = generation.repetition_penalty
         ids = target.suffix_ids(prompt).to(target.language.kv_spec.device)
         if self._prompt is not None:
@@ -205,6 +205,7 @@ class VideoSession:
                 repetition_penalty=rules.repetition_penalty if penalty is None else penalty,
             ),
             sampling=_sampling(generation),
+            strict_ids=target.strict_ids if loose else frozenset(),
             policy=self._captioner.policy,
         )
 
@@ -334,5 +335,6 @@ def _speculation_part(
         mean_accepted_drafts=stats.mean_accepted_drafts,
         draft_acceptance_rate=stats.draft_acceptance_rate,
         acceptance_histogram=tuple(stats.histogram.get(count, 0) for count in range(most + 1)),
+        loosened_tokens=stats.loosened,
         fallback=request.policy.verdict if speculation.tree == "auto" and request.policy else None,
     )

@@ -33,8 +33,10 @@ class Cli:
 
         self._monkeypatch.setattr(runtime, "make_captioner", make_captioner)
 
-    def __call__(self, *words: str | Path, env: dict[str, str] | None = None) -> Result:
-        return CliRunner().invoke(app, [str(word) for word in words], env=env)
+    def __call__(
+        self, *words: str | Path, env: dict[str, str] | None = None, input: bytes | None = None
+    ) -> Result:
+        return CliRunner().invoke(app, [str(word) for word in words], env=env, input=input)
 
 
 @pytest.fixture

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from vidcap.cli.console import explain
-from vidcap.errors import InputError, ModelError
+from vidcap.errors import InputError, MemoryShortError, ModelError, explain
 from vidcap.output.record import (
     ErrorPart,
     FinishReason,
@@ -22,7 +23,8 @@ from vidcap.output.record import (
     TokenCounts,
     VideoPart,
 )
-from vidcap.settings import SpeculationSettings
+from vidcap.output.source import read_source
+from vidcap.settings import SpeculationSettings, VideoSettings
 
 WORDS = ["A red", " circle", " moves", " to the left."]
 
@@ -31,7 +33,9 @@ class FakeCaptioner:
     """Has the captioner's interface.
 
     A file whose name contains ``broken`` is no video, ``oom`` ends the run, ``bug`` raises
-    something unforeseen half way, ``warn`` carries a warning.
+    something unforeseen half way, ``warn`` carries a warning, ``big`` fits into memory with at most
+    two of its four frames, ``huge`` not even with one. With ``every_s`` each video has three
+    windows.
 
     Args:
         settings: as the real one takes them.
@@ -39,6 +43,7 @@ class FakeCaptioner:
         delay_s: time before each piece.
         load_s: time to load.
         deaf: whether ``should_stop`` is never asked.
+        can_share: whether there are threads to decode ahead.
         calls: collects what happens, in order.
     """
 
@@ -49,6 +54,7 @@ class FakeCaptioner:
         delay_s: float = 0.0,
         load_s: float = 0.0,
         deaf: bool = False,
+        can_share: bool = False,
         calls: list[tuple[Any, ...]] | None = None,
     ):
         self.settings = settings
@@ -56,6 +62,8 @@ class FakeCaptioner:
         self.delay_s = delay_s
         self.load_s = load_s
         self.deaf = deaf
+        self.can_share = can_share
+        self.video: VideoSettings = settings[1] if len(settings) > 1 else VideoSettings()
         self.calls = [] if calls is None else calls
         self.pair_name = "fake"
         self.notices: tuple[str, ...] = ("the fake pair sees nothing",)
@@ -64,17 +72,38 @@ class FakeCaptioner:
         self.calls.append(("variant", speculation.method))
         return self
 
-    def prefetch(self, path: str) -> None:
-        self.calls.append(("prefetch", Path(path).name))
+    def decode_ahead(self) -> bool:
+        return self.can_share
+
+    def prefetch(self, path: str, *, ahead: bool = False) -> None:
+        self.calls.append(("ahead" if ahead else "prefetch", Path(path).name))
+
+    def check(self, path: str) -> None:
+        if "broken" in path:
+            raise InputError("no video stream (audio only)", hint="is it a song?")
+
+    def settings_hash(self, prompt: str) -> str:
+        words = f"{prompt} {self.video} {self.settings[2:3]}"
+        return hashlib.sha256(words.encode()).hexdigest()[:16]
 
     def load(self) -> None:
         self.calls.append(("load",))
         time.sleep(self.load_s)
 
-    def open(self, path: str) -> FakeSession:
+    def windows(self, path: str) -> Iterator[FakeWindow]:
         self.calls.append(("open", Path(path).name))
-        if "broken" in path:
-            raise InputError("no video stream (audio only)", hint="is it a song?")
+        self.check(path)
+        if self.video.every_s is None:
+            yield FakeWindow(0.0, 6.0)
+            return
+        for number in range(3):
+            yield FakeWindow(self.video.every_s * number, self.video.every_s * (number + 1))
+
+    def open_frames(self, path: str, frames: FakeFrames, **times: float) -> FakeSession:
+        count = len(frames.times_s)
+        if ("big" in path and count > 2) or "huge" in path:
+            self.calls.append(("short", count))
+            raise MemoryShortError("out of memory", hint="use fewer frames")
         return FakeSession(self, path)
 
     def finish(self, record: Record) -> Record:
@@ -86,7 +115,34 @@ class FakeCaptioner:
     ) -> Record:
         known = explain(error)
         part = ErrorPart(type(known).__name__, known.message, known.hint)
-        return Record(path, kind, status="error", prompt=prompt, question=question, error=part)
+        return Record(
+            path,
+            kind,
+            status="error",
+            prompt=prompt,
+            question=question,
+            source=read_source(path),
+            settings_hash=self.settings_hash(prompt),
+            error=part,
+        )
+
+
+@dataclass(frozen=True)
+class FakeFrames:
+    times_s: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0)
+    warnings: tuple[str, ...] = ()
+
+    def thinned(self) -> FakeFrames:
+        return FakeFrames(self.times_s[::2])
+
+
+@dataclass(frozen=True)
+class FakeWindow:
+    start_s: float
+    end_s: float
+    frames: FakeFrames = FakeFrames()
+    decode_s: float = 0.0
+    waited_s: float = 0.0
 
 
 class FakeSession:
@@ -132,7 +188,11 @@ class FakeSession:
             if "bug" in self._path:
                 raise KeyError("a bug")
         warnings = ("decoded 0.5 s of 3.0 s",) if "warn" in self._path else ()
-        record = fake_record(self._path, kind, prompt, question, text, reason, warnings)
+        record = replace(
+            fake_record(self._path, kind, prompt, question, text, reason, warnings),
+            source=read_source(self._path),
+            settings_hash=self._captioner.settings_hash(prompt),
+        )
         return self._captioner.finish(record)
 
 

@@ -38,10 +38,10 @@ def test_it_runs_the_demo_pair_on_a_real_mp4_by_both_methods(cli, true_caption):
     sizes = []
 
     class Looks(FakeCaptioner):
-        def open(self, path):
+        def windows(self, path):
             with open(path, "rb") as file:
                 sizes.append(b"ftyp" in file.read(16))
-            return super().open(path)
+            return super().windows(path)
 
     cli.fake(Looks, words=[true_caption])
     cli("demo", "--seed", "5", "--method", "sd", "--draft-tokens", "3", "--threads", "1")
@@ -65,10 +65,10 @@ class Wavering(FakeCaptioner):
     dtype = "float32"
     said = 0
 
-    def open(self, path):
+    def windows(self, path):
         Wavering.said += 1
         self.words = [f"Text {Wavering.said}."]
-        return super().open(path)
+        return super().windows(path)
 
     def finish(self, record):
         return replace(record, model=replace(record.model, dtype=self.dtype))

@@ -73,10 +73,13 @@ def test_a_missing_file_is_told_before_anything_is_loaded(cli, tmp_path):
     assert cli.calls == []
 
 
-def test_a_folder_is_not_a_video(cli, tmp_path):
-    result = cli("describe", tmp_path)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"vidcap: error: {tmp_path}: is a folder, not a video\n"
+def test_a_folder_without_videos_is_an_error(cli, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    for form in ("text", "json", "jsonl"):
+        result = cli("describe", "--format", form, tmp_path)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr == f"vidcap: error: {tmp_path}: the folder holds no video\n"
+    assert cli.calls == []
 
 
 def test_a_missing_pair_ends_with_3_and_prints_no_answer(cli, clip):

@@ -4,68 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 
 import jsonschema
 import pytest
 
+from tests.cli.processes import (
+    COMMAND,
+    ROOT,
+    environment,
+    on_terminal,
+    ones,
+    read_until,
+    run,
+    started,
+)
 from vidcap.output.record import record_schema
-
-ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "tests.cli.driver"]
-
-
-def _environment(**more: str) -> dict[str, str]:
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("VIDCAP_")}
-    return inherited | more
-
-
-def _run(*words: str | Path, env: dict[str, str] | None = None, **how: object):
-    return subprocess.run(
-        [*COMMAND, *map(str, words)],
-        cwd=ROOT,
-        env=_environment(**(env or {})),
-        timeout=60,
-        **{"capture_output": True, **how},
-    )
-
-
-def _ones(count: int) -> str:
-    return json.dumps(["one "] * count)
-
-
-@contextmanager
-def _started(*words: str | Path, env: dict[str, str], **how: object) -> Iterator[subprocess.Popen]:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
-    process = subprocess.Popen(
-        [*COMMAND, *map(str, words)], cwd=ROOT, env=_environment(**env), **pipes
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _read_until(process: subprocess.Popen, wanted: bytes, seconds: float = 30.0) -> bytes:
-    """What stdout gives until ``wanted`` is among it."""
-    seen = b""
-    deadline = time.monotonic() + seconds
-    while wanted not in seen:
-        ready, _, _ = select.select([process.stdout], [], [], deadline - time.monotonic())
-        assert ready, f"only {seen!r} came"
-        piece = os.read(process.stdout.fileno(), 4096)
-        assert piece, f"stdout ended after {seen!r}: {process.stderr.read()!r}"
-        seen += piece
-    return seen
 
 
 def test_a_reader_that_leaves_ends_the_run_quietly_with_141(clip):
@@ -75,7 +33,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly_with_141(clip):
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=ROOT,
-        env=_environment(FAKE_WORDS=words),
+        env=environment(FAKE_WORDS=words),
         capture_output=True,
         timeout=60,
     )
@@ -88,14 +46,14 @@ def test_a_pipe_that_was_closed_before_is_quiet_too(clip, words):
     reading, writing = os.pipe()
     os.close(reading)
     path = [] if "--help" in words else ["-q", clip("a.mp4")]
-    done = _run(*words, *path, capture_output=False, stdout=writing, stderr=subprocess.PIPE)
+    done = run(*words, *path, capture_output=False, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_a_full_disk_is_an_error(clip):
     with open("/dev/full", "wb") as full:
-        done = _run(
+        done = run(
             *("describe", "-q", clip("a.mp4")),
             capture_output=False,
             stdout=full,
@@ -106,9 +64,9 @@ def test_a_full_disk_is_an_error(clip):
 
 
 def test_ctrl_c_between_tokens_keeps_the_text_so_far(clip):
-    env = {"FAKE_WORDS": _ones(300), "FAKE_DELAY": "0.05"}
-    with _started("describe", "-q", clip("a.mp4"), env=env) as process:
-        seen = _read_until(process, b"one one ")
+    env = {"FAKE_WORDS": ones(300), "FAKE_DELAY": "0.05"}
+    with started("describe", "-q", clip("a.mp4"), env=env) as process:
+        seen = read_until(process, b"one one ")
         process.send_signal(signal.SIGINT)
         rest, errors = process.communicate(timeout=20)
     assert process.returncode == 130
@@ -120,10 +78,10 @@ def test_ctrl_c_between_tokens_keeps_the_text_so_far(clip):
 
 
 def test_ctrl_c_in_json_keeps_the_finished_and_the_partial_record(clip):
-    env = {"FAKE_WORDS": _ones(40), "FAKE_DELAY": "0.05"}
+    env = {"FAKE_WORDS": ones(40), "FAKE_DELAY": "0.05"}
     paths = [clip("a.mp4"), clip("b.mp4"), clip("c.mp4")]
-    with _started("describe", "-q", "--format", "json", *paths, env=env) as process:
-        seen = _read_until(process, b'"error": null')
+    with started("describe", "-q", "--format", "json", *paths, env=env) as process:
+        seen = read_until(process, b'"error": null')
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=20)
@@ -137,7 +95,7 @@ def test_ctrl_c_in_json_keeps_the_finished_and_the_partial_record(clip):
 
 def test_ctrl_c_while_loading_ends_promptly_and_prints_nothing(clip):
     env = {"FAKE_LOAD": "30"}
-    with _started("describe", "-v", clip("a.mp4"), env=env) as process:
+    with started("describe", "-v", clip("a.mp4"), env=env) as process:
         assert process.stderr.readline() == b"vidcap: notice: the fake pair sees nothing\n"
         time.sleep(0.2)
         begin = time.monotonic()
@@ -148,9 +106,9 @@ def test_ctrl_c_while_loading_ends_promptly_and_prints_nothing(clip):
 
 
 def test_a_second_ctrl_c_ends_at_once(clip):
-    env = {"FAKE_WORDS": _ones(30), "FAKE_DELAY": "1.5", "FAKE_DEAF": "1"}
-    with _started("describe", "-q", clip("a.mp4"), env=env) as process:
-        _read_until(process, b"one ")
+    env = {"FAKE_WORDS": ones(30), "FAKE_DELAY": "1.5", "FAKE_DEAF": "1"}
+    with started("describe", "-q", clip("a.mp4"), env=env) as process:
+        read_until(process, b"one ")
         process.send_signal(signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(timeout=1.0)
@@ -163,9 +121,9 @@ def test_a_run_that_ignores_ctrl_c_from_the_start_is_left_alone(clip):
     def ignore() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    env = {"FAKE_WORDS": _ones(10), "FAKE_DELAY": "0.05"}
-    with _started("describe", "-q", clip("a.mp4"), env=env, preexec_fn=ignore) as process:
-        seen = _read_until(process, b"one ")
+    env = {"FAKE_WORDS": ones(10), "FAKE_DELAY": "0.05"}
+    with started("describe", "-q", clip("a.mp4"), env=env, preexec_fn=ignore) as process:
+        seen = read_until(process, b"one ")
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=20)
     assert process.returncode == 0
@@ -177,15 +135,15 @@ def test_every_character_survives_a_plain_locale(clip, locale):
     env = {"LC_ALL": locale, "FAKE_WORDS": json.dumps(["猫 naïve 🎬"])}
     strict = env | {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     for variables in (env, strict):
-        done = _run("describe", "-q", clip("a.mp4"), env=variables)
+        done = run("describe", "-q", clip("a.mp4"), env=variables)
         assert (done.returncode, done.stdout.decode()) == (0, "猫 naïve 🎬\n")
 
 
 def test_a_narrow_code_page_gets_replacements_in_text_and_escapes_in_json(clip):
     env = {"PYTHONIOENCODING": "latin-1", "FAKE_WORDS": json.dumps(["naïve 猫"])}
-    text = _run("describe", "-q", clip("a.mp4"), env=env)
+    text = run("describe", "-q", clip("a.mp4"), env=env)
     assert (text.returncode, text.stdout) == (0, "naïve ?\n".encode("latin-1"))
-    data = _run("describe", "-q", "--format", "json", clip("a.mp4"), env=env)
+    data = run("describe", "-q", "--format", "json", clip("a.mp4"), env=env)
     assert json.loads(data.stdout)["text"] == "naïve 猫"
 
 
@@ -194,54 +152,28 @@ def test_paths_that_are_not_utf_8_are_printed_safely_and_read_back(tmp_path):
     with open(raw, "wb") as file:
         file.write(b"x")
     path = os.fsdecode(raw)
-    text = _run("describe", "-q", path, path + "-gone")
+    text = run("describe", "-q", path, path + "-gone")
     assert f"==> {tmp_path}/caf\\xe9-[bold].mp4 <==" in text.stdout.decode()
     assert text.stderr.decode() == (
         f"vidcap: error: {tmp_path}/caf\\xe9-[bold].mp4-gone: no such file\n"
     )
-    data = json.loads(_run("describe", "-q", "--format", "json", path).stdout)
+    data = json.loads(run("describe", "-q", "--format", "json", path).stdout)
     assert os.fsencode(data["path"]) == raw
-
-
-def _on_terminal(words: list[str], env: dict[str, str]) -> str:
-    """What a terminal sees of a run whose stdin, stdout and stderr it is."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, *words],
-        cwd=ROOT,
-        env=_environment(TERM="xterm", **env),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-    )
-    os.close(slave)
-    seen = b""
-    while True:
-        try:
-            piece = os.read(master, 4096)
-        except OSError:  # the last writer has closed the terminal
-            break
-        if not piece:
-            break
-        seen += piece
-    os.close(master)
-    assert process.wait(timeout=30) == 0
-    return seen.decode()
 
 
 def test_control_characters_are_harmless_on_a_terminal_and_exact_in_a_pipe(clip):
     env = {"FAKE_WORDS": json.dumps(["\x1b[31mred\x07"])}
     path = str(clip("a.mp4"))
-    assert "\\x1b[31mred\\x07" in _on_terminal(["describe", "-q", path], env)
-    assert _run("describe", "-q", path, env=env).stdout == b"\x1b[31mred\x07\n"
+    assert "\\x1b[31mred\\x07" in on_terminal(["describe", "-q", path], env)
+    assert run("describe", "-q", path, env=env).stdout == b"\x1b[31mred\x07\n"
 
 
 def test_progress_is_shown_on_a_terminal_only(clip):
     path = str(clip("a.mp4"))
     env = {"FAKE_LOAD": "0.5"}
-    assert "loading fake" in _on_terminal(["describe", path], env)
-    assert "loading fake" not in _on_terminal(["describe", "-q", path], env)
-    done = _run("describe", path, env=env)
+    assert "loading fake" in on_terminal(["describe", path], env)
+    assert "loading fake" not in on_terminal(["describe", "-q", path], env)
+    done = run("describe", path, env=env)
     assert done.stderr == b"vidcap: notice: the fake pair sees nothing\n"
     assert b"\x1b" not in done.stdout
 
@@ -252,7 +184,7 @@ def test_closed_standard_streams_are_no_reason_to_crash(clip):
         done = subprocess.run(
             ["bash", "-c", f"{command} {redirection}"],
             cwd=ROOT,
-            env=_environment(),
+            env=environment(),
             capture_output=True,
             timeout=60,
         )
@@ -285,7 +217,7 @@ def _quickest(command: Callable[[], list[str]]) -> tuple[float, bytes]:
     times = []
     for _ in range(3):
         before = os.times()
-        done = subprocess.run(command(), cwd=ROOT, env=_environment(), capture_output=True)
+        done = subprocess.run(command(), cwd=ROOT, env=environment(), capture_output=True)
         after = os.times()
         assert done.returncode == 0
         spent = after.children_user - before.children_user
@@ -297,7 +229,7 @@ def test_the_module_runs_as_the_command_does():
     done = subprocess.run(
         [sys.executable, "-m", "vidcap", "describe", "/nonexistent.mp4", "--fps", "0"],
         cwd=ROOT,
-        env=_environment(),
+        env=environment(),
         capture_output=True,
     )
     assert done.returncode == 2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-import tomllib
-from importlib import resources
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,48 @@ from tests.tiny import SHAPE
 from vidcap.demo.checkpoint import build_model, save_checkpoint
 from vidcap.demo.tokenizer import train_tokenizer
 from vidcap.errors import ModelError, UsageError
-from vidcap.models import hub, pair
+from vidcap.models import facts, hub, pair
 from vidcap.models.loading import load_model, load_pair_folders
+from vidcap.models.machine import Device
 from vidcap.models.pair import find_pair, presets
 from vidcap.settings import ModelSettings
 
 CPU = {"device": "cpu", "dtype": "float32", "threads": 1}
 
 
-def test_presets_are_complete() -> None:
-    text = resources.files("vidcap.models").joinpath("pairs.toml").read_text(encoding="utf-8")
-    assert set(presets()) == set(tomllib.loads(text))
+GPU = Device("cuda:0", "a large GPU", 90_000_000_000, bf16=True)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Device], None]:
+    """Makes this machine one with that device."""
+    return lambda device: monkeypatch.setattr(pair, "find_device", lambda name: device)
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tiny_target: Path) -> set[str]:
+    """Names of Qwen2.5-VL sizes that count as cached: add some."""
+    sizes: set[str] = set()
+
+    def found(name: str, revision: str | None = None, **how: object) -> Path | None:
+        return tiny_target if name in {f"Qwen/Qwen2.5-VL-{n}-Instruct" for n in sizes} else None
+
+    monkeypatch.setattr(pair, "cached_model", found)
+    monkeypatch.setattr(pair, "find_model", found)
+    return sizes
+
+
+def test_presets_are_pairs_of_models_whose_sizes_are_known() -> None:
+    tables = facts.pair_tables()
+    assert set(presets()) == set(tables["pairs"])
     assert presets()["demo"].builtin
     assert presets()["qwen2.5-vl-7b"].draft == "Qwen/Qwen2.5-VL-3B-Instruct"
+    for preset in presets().values():
+        if not preset.builtin:
+            assert {preset.target, preset.draft} <= set(tables["models"])
+            target, draft = (facts.known_facts(n) for n in (preset.target, preset.draft))
+            assert target.parameters > 2 * draft.parameters
+            assert target.family == draft.family
 
 
 def test_folders_make_a_pair(tiny_target: Path, tiny_draft: Path) -> None:
@@ -62,23 +92,59 @@ def test_names_that_cannot_be_pairs(name: str) -> None:
         find_pair(ModelSettings(pair=name), needs_draft=False)
 
 
-def test_without_a_cached_preset_nothing_runs_silently(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair, "cached_model", lambda name, revision=None: None)
+def test_without_a_cached_preset_nothing_runs_silently(
+    cache: set[str], machine: Callable[[Device], None]
+) -> None:
+    machine(GPU)
     with pytest.raises(ModelError, match="no model is cached") as caught:
         find_pair(ModelSettings(), needs_draft=True)
     assert caught.value.exit_code == 3
+    # The 32B target with the 7B draft does not fit 90 GB, with the 3B draft it does.
+    assert "`vidcap models pull qwen2.5-vl-32b-3b` (74 GB)" in (caught.value.hint or "")
     assert "--pair demo" in (caught.value.hint or "")
 
 
-def test_the_first_cached_preset_is_the_default(
-    monkeypatch: pytest.MonkeyPatch, tiny_target: Path
+def test_the_default_is_the_largest_cached_preset_that_fits(
+    cache: set[str], machine: Callable[[Device], None]
 ) -> None:
-    cached = {"Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen2.5-VL-3B-Instruct"}
-    monkeypatch.setattr(
-        pair, "cached_model", lambda name, revision=None: tiny_target if name in cached else None
-    )
-    monkeypatch.setattr(pair, "find_model", lambda name, **kwargs: tiny_target)
+    machine(GPU)
+    cache |= {"72B", "7B", "3B"}
     assert find_pair(ModelSettings(), needs_draft=True).name == "qwen2.5-vl-7b"
+    cache.add("32B")
+    assert find_pair(ModelSettings(), needs_draft=True).name == "qwen2.5-vl-32b-3b"
+    assert find_pair(ModelSettings(), needs_draft=False).name == "qwen2.5-vl-32b"
+    assert find_pair(ModelSettings(dtype="float32"), needs_draft=True).name == "qwen2.5-vl-7b"
+    machine(replace(GPU, memory_bytes=None))
+    assert find_pair(ModelSettings(), needs_draft=True).name == "qwen2.5-vl-72b"
+
+
+def test_a_draft_on_its_own_device_needs_room_there_only(
+    cache: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An older GPU for the draft, which then runs in the target's number format all the same.
+    older = replace(GPU, name="cuda:1", memory_bytes=24_000_000_000, bf16=False)
+    devices = {"cuda:0": GPU, "cuda:1": older}
+    monkeypatch.setattr(pair, "find_device", devices.__getitem__)
+    cache |= {"32B", "7B"}
+    settings = ModelSettings(device="cuda:0", draft_device="cuda:1")
+    assert find_pair(settings, needs_draft=True).name == "qwen2.5-vl-32b"
+
+
+def test_a_cached_preset_that_does_not_fit_is_named(
+    cache: set[str], machine: Callable[[Device], None]
+) -> None:
+    machine(replace(GPU, memory_bytes=8_000_000_000))
+    cache |= {"7B", "3B"}
+    with pytest.raises(ModelError, match="no cached pair fits this machine") as caught:
+        find_pair(ModelSettings(), needs_draft=True)
+    assert "`--pair qwen2.5-vl-7b` uses it nevertheless" in (caught.value.hint or "")
+
+
+def test_what_is_cached_is_used_without_asking_the_hub(
+    hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "pull_model", lambda *a, **k: pytest.fail("the hub was asked"))
+    assert hub.find_model("someone/model") == hub.cached_model("someone/model")
 
 
 @pytest.mark.parametrize("missing", ["config.json", "*.safetensors"])
@@ -105,9 +171,9 @@ def test_offline_never_connects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         hub.find_model("nobody/no-such-model-here", offline=True)
 
 
-def test_the_hub_layout_of_a_cache_is_found(
-    tiny_target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def hub_cache(tiny_target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The snapshot of ``someone/model`` in a cache of the hub's form."""
     from huggingface_hub import constants
 
     revision = "0" * 40
@@ -116,10 +182,32 @@ def test_the_hub_layout_of_a_cache_is_found(
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(revision)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    return repository / "snapshots" / revision
+
+
+def test_the_hub_layout_of_a_cache_is_found(hub_cache: Path) -> None:
     found = hub.find_model("someone/model", offline=True)
-    assert found == repository / "snapshots" / revision
+    assert found == hub_cache
     assert hub.cached_model("someone/model") == found
     assert hub.cached_model("someone/other") is None
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+def test_an_interrupted_download_does_not_count_as_cached(
+    hub_cache: Path, with_index: bool
+) -> None:
+    weights = next(hub_cache.glob("*.safetensors"))
+    names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    weights.rename(hub_cache / names[0])
+    if with_index:
+        index = {"weight_map": {"a": names[0], "b": names[1]}}
+        (hub_cache / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert hub.cached_model("someone/model") is None
+    with pytest.raises(ModelError, match=f"1 weight files are missing, {names[1]}") as caught:
+        hub.find_model(str(hub_cache))
+    assert "vidcap models pull" in (caught.value.hint or "")
+    shutil.copy(hub_cache / names[0], hub_cache / names[1])
+    assert hub.cached_model("someone/model") == hub_cache
 
 
 def test_a_pair_loads_and_says_what_it_runs_on(tiny_target: Path, tiny_draft: Path) -> None:
@@ -132,9 +220,61 @@ def test_a_pair_loads_and_says_what_it_runs_on(tiny_target: Path, tiny_draft: Pa
 def test_a_draft_with_other_tokens_is_refused(tiny_target: Path, tmp_path: Path) -> None:
     tokenizer = train_tokenizer(["completely different words in here"] * 3, size=300)
     save_checkpoint(build_model(SHAPE, tokenizer, seed=1), tokenizer, tmp_path)
-    settings = ModelSettings(pair=f"{tiny_target}+{tmp_path}", **CPU)
-    with pytest.raises(ModelError, match="tokenizers differ"):
+    words = r"tokenizers differ \(\d+ of \d+ tokens have other ids, '.*' for one\)"
+    assert re.search(words, _mismatch(tiny_target, tmp_path))
+
+
+def _change(folder: Path, name: str, **values: object) -> None:
+    path = folder / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda folder: (folder / "chat_template.jinja").write_text(
+                (folder / "chat_template.jinja").read_text().replace("assistant", "model")
+            ),
+            "their chat templates differ ('",
+        ),
+        (
+            lambda folder: _change(folder, "config.json", image_token_id=9),
+            "their visual placeholders differ (ids [",
+        ),
+        (
+            lambda folder: _change(folder, "generation_config.json", eos_token_id=[9, 10]),
+            "their stop tokens differ ('",
+        ),
+    ],
+    ids=["template", "placeholders", "stop tokens"],
+)
+def test_what_else_keeps_two_models_apart_is_named(
+    tiny_target: Path, tiny_draft: Path, tmp_path: Path, change: Callable, words: str
+) -> None:
+    folder = tmp_path / "draft"
+    shutil.copytree(tiny_draft, folder)
+    change(folder)
+    assert words in _mismatch(tiny_target, folder)
+
+
+def test_a_draft_that_knows_one_of_the_stop_tokens_will_do(
+    tiny_target: Path, tiny_draft: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "draft"
+    shutil.copytree(tiny_draft, folder)
+    stop = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
+    one = stop[0] if isinstance(stop, list) else stop
+    _change(folder, "generation_config.json", eos_token_id=[one, 9])
+    settings = ModelSettings(pair=f"{tiny_target}+{folder}", **CPU)
+    assert load_pair_folders(find_pair(settings, needs_draft=True), settings).draft is not None
+
+
+def _mismatch(target: Path, draft: Path) -> str:
+    settings = ModelSettings(pair=f"{target}+{draft}", **CPU)
+    with pytest.raises(ModelError, match="do not make a pair") as caught:
         load_pair_folders(find_pair(settings, needs_draft=True), settings)
+    return caught.value.message
 
 
 def test_an_unknown_family_is_named(tiny_target: Path, tmp_path: Path) -> None:

@@ -5,66 +5,88 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from vidcap.batch.requests import Request, check_input
 from vidcap.cli import runtime
-from vidcap.cli.console import Console, explain
-from vidcap.cli.options import AnswerOptions, MessageOptions, model_settings
-from vidcap.cli.profile import print_profile
+from vidcap.cli.answer_options import AnswerOptions
+from vidcap.cli.console import Console
+from vidcap.cli.host import ConsoleHost
+from vidcap.cli.options import MessageOptions, model_settings
+from vidcap.cli.progress import Bar
 from vidcap.cli.signals import EXIT_INTERRUPTED, Interrupts
-from vidcap.errors import InputError, ModelError, UsageError, VidcapError
-from vidcap.output.record import Kind, Record
+from vidcap.errors import UsageError
 from vidcap.output.streams import OutputClosed, OutputError
-from vidcap.output.text import one_line
 from vidcap.output.writer import Writer, make_writer
 
 if TYPE_CHECKING:
+    from vidcap.batch.feed import Feed
+    from vidcap.batch.runner import Tally
+    from vidcap.batch.sinks import Sink
     from vidcap.captioner import Captioner
-    from vidcap.session import VideoSession
+
+__all__ = ["Request", "answer_all", "answer_one", "check_input", "make_console"]
+
+_STDIN = "-"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One prompt for every video; ``question`` is what the user asked with it."""
+def answer_all(inputs: Sequence[str], requests: Sequence[Request], options: AnswerOptions) -> int:
+    """Answers every request about every video and returns the exit code.
 
-    kind: Kind
-    prompt: str
-    question: str | None = None
+    Args:
+        inputs: files, folders, ``-``; none where the options name a list of them.
+        requests: what is asked about each.
+        options: everything else.
 
-
-def answer_all(paths: Sequence[str], requests: Sequence[Request], options: AnswerOptions) -> int:
-    """Answers every request about every video and returns the exit code."""
+    Raises:
+        UsageError: where all that makes no sense.
+        ModelError: nothing can run.
+    """
     console = make_console(options.report)
-    speculation = options.speculation.settings(use_draft=not options.pair.no_draft)
+    plan = _Plan(inputs, requests, options)
     settings = (
         model_settings(options.pair, options.compute),
-        options.video.settings(),
+        options.windows.settings(options.video.settings()),
         options.generation.settings(),
-        speculation,
+        options.speculation.settings(use_draft=not options.pair.no_draft),
     )
     runtime.hush_libraries(console)
-    writer = make_writer(
-        options.format.format,
-        sys.stdout,
-        inputs=len(paths),
-        questions=len(requests),
-        live=options.format.stream,
-    )
     with Interrupts() as interrupts:
         try:
             captioner = runtime.make_captioner(*settings)
-            run = Run(captioner, console, writer, interrupts, profile=options.report.profile)
-            code = run.answer(paths, requests)
-        except (OutputClosed, OutputError):
-            raise
-        except BaseException:
-            writer.close()
-            raise
+            ahead = _ahead(captioner, plan, console)
+            return _run(captioner, plan, console, interrupts, ahead)
         finally:
             console.still()
-        writer.close()
-    return code
+
+
+def answer_one(
+    captioner: Captioner,
+    path: str,
+    request: Request,
+    writer: Writer,
+    console: Console,
+    interrupts: Interrupts,
+    *,
+    profile: bool = False,
+) -> int:
+    """Answers one request about one video, without the notices of the pair.
+
+    Returns:
+        0, 1 where it failed, 130 after Ctrl-C.
+
+    Raises:
+        ModelError: nothing can run.
+    """
+    from vidcap.batch.feed import KnownFeed
+    from vidcap.batch.jobs import find_jobs
+    from vidcap.batch.runner import Batch
+    from vidcap.batch.sinks import StreamSink
+
+    host = ConsoleHost(captioner, console, profile=profile, notices=False)
+    batch = Batch(captioner, StreamSink(writer), interrupts, host)
+    tally = batch.run(KnownFeed(find_jobs(path)), [request])
+    return EXIT_INTERRUPTED if interrupts.count else min(tally.failed, 1)
 
 
 def make_console(options: MessageOptions) -> Console:
@@ -72,144 +94,145 @@ def make_console(options: MessageOptions) -> Console:
     return Console(quiet=options.quiet, verbose=options.verbose, debug=options.debug)
 
 
-class Run:
-    """One loaded pair at work on a list of videos."""
+class _Plan:
+    """What a command line asks for, checked before anything is loaded.
 
-    def __init__(
-        self,
-        captioner: Captioner,
-        console: Console,
-        writer: Writer,
-        interrupts: Interrupts,
-        *,
-        profile: bool = False,
-        notices: bool = True,
-    ):
-        self._captioner = captioner
-        self._console = console
-        self._writer = writer
-        self._interrupts = interrupts
-        self._profile = profile
-        self._wants_notices = notices
-        self._failed = False
-
-    def answer(self, paths: Sequence[str], requests: Sequence[Request]) -> int:
-        """Answers all requests; an input that fails gets an error record and the rest goes on.
-
-        Returns:
-            0, 1 where an input failed, 130 after Ctrl-C.
-
-        Raises:
-            ModelError: nothing can run.
-        """
-        first = next((path for path in paths if os.path.isfile(path)), None)
-        if first is not None:
-            self._captioner.prefetch(first)
-        for path in paths:
-            self._answer_video(path, requests)
-            if self._interrupts.count:
-                return EXIT_INTERRUPTED
-        return 1 if self._failed else 0
-
-    def _answer_video(self, path: str, requests: Sequence[Request]) -> None:
-        done = 0
-        try:
-            check_input(path)
-            self._load()
-            self._console.busy(f"reading {one_line(path)}")
-            with self._captioner.open(path) as session:
-                for request in requests:
-                    self._answer_request(session, path, request)
-                    done += 1
-                    if self._interrupts.count:
-                        return
-        except (ModelError, OutputError, UsageError):
-            raise
-        except Exception as error:
-            self._fail(path, error, requests[done:])
-
-    def _load(self) -> None:
-        self._notices()
-        self._console.busy(f"loading {self._captioner.pair_name}")
-        try:
-            self._captioner.load()
-        except VidcapError:
-            raise
-        except Exception as error:
-            known = explain(error)
-            raise ModelError(known.message, hint=known.hint) from error
-        self._interrupts.check()
-        self._notices()
-
-    def _notices(self) -> None:
-        if self._wants_notices:
-            for notice in self._captioner.notices:
-                self._console.notice(notice)
-
-    def _answer_request(self, session: VideoSession, path: str, request: Request) -> None:
-        self._writer.begin(path, request.question)
-        self._console.busy(f"describing {one_line(path)}")
-        with self._interrupts.answering() as keep_words:
-
-            def on_text(text: str) -> None:
-                keep_words()
-                self._console.still()
-                self._writer.piece(text)
-
-            record = session.answer(
-                request.prompt,
-                kind=request.kind,
-                question=request.question,
-                on_text=on_text,
-                should_stop=self._interrupts.should_stop,
-            )
-            keep_words()
-            self._console.still()
-            self._writer.end(record)
-        self._report(record)
-
-    def _report(self, record: Record) -> None:
-        for warning in record.warnings:
-            self._console.warning(warning, record.path)
-        self._console.detail(_summary(record), record.path)
-        if self._profile:
-            print_profile(record, self._console)
-
-    def _fail(self, path: str, error: Exception, requests: Sequence[Request]) -> None:
-        self._failed = True
-        known = explain(error)
-        self._console.still()
-        for request in requests:
-            self._writer.begin(path, request.question)
-            self._writer.end(
-                self._captioner.error_record(
-                    path, known, request.kind, request.prompt, request.question
-                )
-            )
-        self._console.error(error, path)
-
-
-def check_input(path: str) -> None:
-    """Finds the plainest mistakes before any weights are loaded.
+    Attributes:
+        many: whether there may be more than one video.
+        form: name of the format.
 
     Raises:
-        InputError: where there is nothing to open at ``path``.
+        UsageError: where it contradicts itself.
     """
-    if os.path.isdir(path):
-        raise InputError("is a folder, not a video")
-    if not os.path.exists(path):
-        raise InputError("no such file")
+
+    def __init__(self, inputs: Sequence[str], requests: Sequence[Request], options: AnswerOptions):
+        self.inputs = inputs
+        self.requests = requests
+        self.options = options
+        self.files_from = options.batch.files_from
+        self.many = (
+            self.files_from is not None or len(inputs) > 1 or any(map(os.path.isdir, inputs))
+        )
+        self.form = options.format.form()
+        self._check_inputs()
+        self._check_subtitles()
+
+    def _check_inputs(self) -> None:
+        if self.files_from is None and not self.inputs:
+            raise UsageError("missing argument 'INPUT'", hint="see vidcap describe --help")
+        if self.files_from is not None and self.inputs:
+            if _STDIN in self.inputs and self.files_from == _STDIN:
+                raise UsageError("'-' and --files-from - both read standard input")
+            raise UsageError("--files-from takes the place of INPUT, give one of them")
+        if self.inputs.count(_STDIN) > 1:
+            raise UsageError("'-' can be given once only, it reads standard input")
+        if _STDIN in self.inputs and sys.stdin is not None and sys.stdin.isatty():
+            raise UsageError(
+                "standard input is a terminal",
+                hint="pipe a video into it: yt-dlp -o - URL | vidcap describe -",
+            )
+
+    def _check_subtitles(self) -> None:
+        if self.form not in ("srt", "vtt"):
+            return
+        if len(self.requests) > 1:
+            raise UsageError(f"{self.form} holds the answers to one question only")
+        if self.many and self.options.format.out_dir is None:
+            raise UsageError(
+                f"{self.form} of several videos needs --out-dir, which makes a file of each"
+            )
+
+    def sink(self) -> Sink:
+        """Where the answers go.
+
+        Raises:
+            UsageError: they cannot go there.
+        """
+        from vidcap.batch.line_forms import line_form
+        from vidcap.batch.out_dir import FolderSink
+        from vidcap.batch.out_file import FileSink
+        from vidcap.batch.sinks import StreamSink
+
+        where, questions = self.options.format, len(self.requests)
+        if where.out_dir is not None:
+            return FolderSink(
+                where.out_dir, self.form, questions=questions, overwrite=where.overwrite
+            )
+        if where.out_file is not None:
+            return FileSink(where.out_file, line_form(self.form), overwrite=where.overwrite)
+        writer = make_writer(
+            self.form,
+            sys.stdout,
+            inputs=2 if self.many else 1,
+            questions=questions,
+            live=where.stream,
+        )
+        return StreamSink(writer)
 
 
-def _summary(record: Record) -> str:
-    words = [f"{record.tokens.generated} tokens"] if record.tokens else []
-    timing, speculation = record.timing, record.speculation
-    if timing and timing.total_s is not None:
-        words.append(f"{timing.total_s:.2f} s")
-    if timing and timing.tokens_per_s is not None:
-        words.append(f"{timing.tokens_per_s:.1f} tokens/s")
-    if speculation and speculation.mean_acceptance_length is not None:
-        words.append(f"{speculation.mean_acceptance_length:.2f} tokens per target call")
-    if record.finish_reason:
-        words.append(f"ended by {record.finish_reason}")
-    return ", ".join(words)
+def _ahead(captioner: Captioner, plan: _Plan, console: Console) -> int:
+    """How many videos may be decoded while the models are busy."""
+    asked = plan.options.batch.prefetch
+    if asked == 0:
+        return 0
+    if not plan.many:
+        reason = "there is one video"
+    elif plan.options.windows.every is not None:
+        reason = "--every is given"
+    elif captioner.decode_ahead():
+        return asked or 1
+    else:
+        reason = "there are too few threads"
+    if asked is not None:
+        console.notice(f"--prefetch makes no difference, because {reason}")
+    return 0
+
+
+def _run(
+    captioner: Captioner, plan: _Plan, console: Console, interrupts: Interrupts, ahead: int
+) -> int:
+    from vidcap.batch.runner import Batch
+    from vidcap.batch.sources import open_feed
+
+    sink = plan.sink()
+    _tell_waiting(plan, console)
+    with open_feed(plan.inputs, plan.files_from) as feed:
+        bar, profile = _make_bar(plan, feed, console), plan.options.report.profile
+        host = ConsoleHost(captioner, console, profile=profile, bar=bar, prints=not sink.keeps)
+        batch = Batch(captioner, sink, interrupts, host, ahead=ahead)
+        try:
+            tally = batch.run(feed, plan.requests)
+        except (OutputClosed, OutputError):
+            raise
+        except BaseException:
+            sink.close()
+            raise
+        sink.close()
+    _tell_skipped(tally, console)
+    return EXIT_INTERRUPTED if interrupts.count else min(tally.failed, 1)
+
+
+def _tell_waiting(plan: _Plan, console: Console) -> None:
+    """Says what the user might wait for without knowing."""
+    if _STDIN in plan.inputs:
+        console.busy("reading standard input")
+    if plan.files_from == _STDIN and sys.stdin is not None and sys.stdin.isatty():
+        console.notice("type paths, one a line; Ctrl-D ends")
+
+
+def _make_bar(plan: _Plan, feed: Feed, console: Console) -> Bar | None:
+    """A bar where there is something to count."""
+    if not plan.many or not console.moving:
+        return None
+    bar = Bar(feed.total)
+    console.count(bar)
+    return bar
+
+
+def _tell_skipped(tally: Tally, console: Console) -> None:
+    if tally.skipped:
+        total = tally.answered + tally.failed + tally.skipped
+        words = (
+            "was done already" if total == 1 else f"{tally.skipped} of {total} were done already"
+        )
+        console.notice(f"{words}; --overwrite does them again")

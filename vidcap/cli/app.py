@@ -10,15 +10,20 @@ from functools import partial
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.completion import completion_init  # type: ignore[attr-defined]
 from typer.core import TyperGroup
 
 from vidcap import __version__
+from vidcap.cli import models
 from vidcap.cli.ask import ask
 from vidcap.cli.bench import bench
 from vidcap.cli.binding import grouped
+from vidcap.cli.config import configured
 from vidcap.cli.console import Console
 from vidcap.cli.demo import demo
 from vidcap.cli.describe import describe
+from vidcap.cli.doctor import doctor
+from vidcap.cli.plan import plan
 from vidcap.cli.signals import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED
 from vidcap.errors import UsageError
 from vidcap.output.streams import (
@@ -27,6 +32,9 @@ from vidcap.output.streams import (
     discard_stdout,
     guard_standard_streams,
 )
+
+#: By this variable a completion script asks for words instead of running a command.
+COMPLETE_VARIABLE = "_VIDCAP_COMPLETE"
 
 
 class VidcapGroup(TyperGroup):
@@ -43,8 +51,16 @@ class VidcapGroup(TyperGroup):
     ) -> NoReturn:
         """Runs the command line; always ends in SystemExit."""
         words = list(sys.argv[1:] if args is None else args)
+        if os.environ.get(COMPLETE_VARIABLE):
+            # Without options to install completions, Typer leaves the shells unknown.
+            completion_init()
         run = partial(super().main, words, "vidcap", complete_var, False, **extra)
         raise SystemExit(_ending(run, debug=_wants_debug(words)))
+
+
+def _print_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 app = typer.Typer(
@@ -54,10 +70,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(name="describe")(grouped(describe))
-app.command(name="ask")(grouped(ask))
-app.command(name="demo")(grouped(demo))
-app.command(name="bench")(grouped(bench))
+app.command(name="describe")(configured(grouped(describe)))
+app.command(name="ask")(configured(grouped(ask)))
+app.command(name="demo")(configured(grouped(demo)))
+app.command(name="bench")(configured(grouped(bench)))
+app.command(name="plan")(configured(grouped(plan)))
+app.command(name="doctor")(configured(grouped(doctor)))
+
+models_app = typer.Typer(
+    help="Pair presets, methods and models: what there is, what is here.",
+    invoke_without_command=True,
+    callback=_print_help,
+)
+models_app.command(name="list")(configured(grouped(models.list_models)))
+models_app.command(name="pull")(configured(grouped(models.pull)))
+models_app.command(name="path")(configured(grouped(models.path)))
+models_app.command(name="show")(configured(grouped(models.show)))
+app.add_typer(models_app, name="models")
 
 
 def _print_version(wanted: bool) -> None:
@@ -82,8 +111,7 @@ def vidcap(
     ] = False,
 ) -> None:
     """Prints help where no command is named."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    _print_help(context)
 
 
 def run() -> NoReturn:

@@ -6,29 +6,18 @@ All of it goes to stderr. Rich is imported only where something moves or is draw
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from vidcap.errors import ModelError, VidcapError
+from vidcap.errors import VidcapError, explain
 from vidcap.output.text import one_line
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-
-def explain(error: Exception) -> VidcapError:
-    """Any exception as one that a user can read; what is not known is called an internal error."""
-    if isinstance(error, VidcapError):
-        return error
-    if isinstance(error, MemoryError):
-        return ModelError("out of memory", hint="try fewer frames: --max-frames, --max-pixels")
-    if isinstance(error, ImportError):
-        return ModelError(
-            f"a package is missing or broken: {error}", hint="install vidcap again in a fresh venv"
-        )
-    words = f"internal error: {type(error).__name__}: {error}".rstrip(": ")
-    return VidcapError(words, hint="run it again with --debug and report what it prints")
+    from vidcap.cli.progress import Bar
 
 
 class Console:
@@ -46,11 +35,12 @@ class Console:
         self.debug = debug
         self._said: set[str] = set()
         self._status: Status | None = None
+        self._bar: Bar | None = None
 
     @property
     def moving(self) -> bool:
-        """Whether progress may be shown."""
-        return not self.quiet and sys.stderr.isatty()
+        """Whether progress may be shown: on a terminal that can take it back again."""
+        return not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     def error(self, error: Exception, path: str | None = None) -> VidcapError:
         """Prints one line, the hint if there is one, and returns the error as explained."""
@@ -95,17 +85,28 @@ class Console:
         """Shows on a terminal what is going on until something else is said or shown."""
         if not self.moving:
             return
+        if self._bar is not None:
+            self._bar.show(what)
+            return
         from rich.console import Console as RichConsole
         from rich.text import Text
 
+        words = Text(what, no_wrap=True, overflow="ellipsis")
         if self._status is None:
-            self._status = RichConsole(stderr=True).status(Text(what))
+            self._status = RichConsole(stderr=True).status(words)
             self._status.start()
         else:
-            self._status.update(Text(what))
+            self._status.update(words)
+
+    def count(self, bar: Bar) -> None:
+        """From now on shows a bar in place of a line, on a terminal."""
+        self.still()
+        self._bar = bar
 
     def still(self) -> None:
-        """Takes the progress line away."""
+        """Takes the progress line or bar away."""
+        if self._bar is not None:
+            self._bar.hide()
         if self._status is not None:
             self._status.stop()
             self._status = None

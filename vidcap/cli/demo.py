@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from vidcap.cli import runtime
-from vidcap.cli.answers import Request, Run, make_console
+from vidcap.cli.answers import Request, answer_one, make_console
 from vidcap.cli.console import Console
 from vidcap.cli.options import (
     ComputeOptions,
@@ -147,11 +147,15 @@ class _Show:
     def _describe(
         self, captioner: Captioner, writer: KeepingWriter, *, profile: bool = False
     ) -> int:
-        # The notice about the demo pair is for other videos than this one.
-        run = Run(
-            captioner, self._console, writer, self._interrupts, profile=profile, notices=False
+        return answer_one(
+            captioner,
+            str(self._clip),
+            Request("describe", DEFAULT_DESCRIBE_PROMPT),
+            writer,
+            self._console,
+            self._interrupts,
+            profile=profile,
         )
-        return run.answer([str(self._clip)], [Request("describe", DEFAULT_DESCRIBE_PROMPT)])
 
     def _compare(
         self, captioner: Captioner, speculation: SpeculationSettings, shown: Record

@@ -5,18 +5,20 @@ Commands take the groups below; the defaults are those of :mod:`vidcap.settings`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
 from vidcap.cli.binding import option
-from vidcap.cli.values import parse_time, read_text
+from vidcap.cli.completing import complete_method, complete_pair, complete_part
+from vidcap.cli.values import parse_duration, parse_time, read_text
 from vidcap.errors import UsageError
 from vidcap.parts import field_name, parse_fixed, parse_part, part_keys
 from vidcap.settings import (
     DEFAULT_DESCRIBE_PROMPT,
     DEFAULT_METHOD,
     METHODS,
+    VISKIP_THRESHOLD,
     GenerationSettings,
     ModelSettings,
     PositionPolicy,
@@ -46,6 +48,19 @@ def _methods_help() -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class HubOptions:
+    """How models are had from the hub."""
+
+    revision: Annotated[
+        str | None,
+        _model("--revision", metavar="REV", help="Branch, tag or commit of models on the hub."),
+    ] = _MODEL.revision
+    offline: Annotated[bool, _model("--offline", help="Never ask the hub; use what is cached.")] = (
+        _MODEL.offline
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class PairOptions:
     """Which target and draft model."""
 
@@ -55,7 +70,9 @@ class PairOptions:
             "-m",
             "--pair",
             metavar="NAME|TARGET[+DRAFT]",
-            help="Target and draft: 'demo', hub ids or local folders joined by '+'.",
+            autocompletion=complete_pair,
+            help="Target and draft: a preset (see vidcap models list), or hub ids or local folders "
+            "joined by '+'.",
         ),
     ] = _MODEL.pair
     target: Annotated[
@@ -70,13 +87,7 @@ class PairOptions:
         bool,
         _model("--no-draft", help="Load the target alone and decode plainly."),
     ] = not _MODEL.use_draft
-    revision: Annotated[
-        str | None,
-        _model("--revision", metavar="REV", help="Branch, tag or commit of models on the hub."),
-    ] = _MODEL.revision
-    offline: Annotated[bool, _model("--offline", help="Never ask the hub; use what is cached.")] = (
-        _MODEL.offline
-    )
+    hub: HubOptions = HubOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +236,9 @@ class GenerationOptions(LengthOptions):
         )
 
 
-#: Parts that have an option of their own, or only one value so far.
-_OWN_OPTION = {"tree", "draft-tokens", "prune", "prune-by", "verify"}
+#: Parts that have an option of their own.
+_OWN_OPTION = {"tree", "draft-tokens", "prune", "prune-by", "verify", "loose-rule"}
+_OWN_OPTION |= {"loose-fraction"}
 _OTHER_PARTS = [key for key in part_keys() if key not in _OWN_OPTION]
 
 
@@ -262,11 +274,41 @@ class PartOptions:
         PruneName | None,
         _speculation("--prune-by", help="What decides which ones."),
     ] = None
+    verify: Annotated[
+        Literal["strict", "loose"] | None,
+        _speculation(
+            "--verify",
+            help="Strict keeps the target's own text; loose lets some drafts stand, for speed.",
+        ),
+    ] = None
+    loose_rule: Annotated[
+        Literal["lvspec", "fly"] | None,
+        _speculation("--loose-rule", help="Which drafts may stand (implies --verify loose)."),
+    ] = None
+    loose_fraction: Annotated[
+        float | None,
+        _speculation(
+            "--loose-fraction",
+            min=0,
+            max=1,
+            metavar="SHARE",
+            help="Share of the drafts that LVSpec lets stand (implies --verify loose).",
+        ),
+    ] = None
+    viskip: Annotated[
+        bool | None,
+        _speculation(
+            "--viskip/--no-viskip",
+            help=f"Draft nothing where {VISKIP_THRESHOLD:g} of the attention is on the video.",
+            show_default="no",
+        ),
+    ] = None
     set: Annotated[
         list[str] | None,
         _speculation(
             "--set",
             metavar="KEY=VALUE",
+            autocompletion=complete_part,
             help="Any other part of a method (repeatable): " + ", ".join(_OTHER_PARTS) + ".",
         ),
     ] = None
@@ -275,6 +317,9 @@ class PartOptions:
         """What was set by its own option, by the names of the settings."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         del values["set"]
+        values["viskip"] = VISKIP_THRESHOLD if self.viskip else None
+        if self.verify is None and (self.loose_rule or self.loose_fraction is not None):
+            values["verify"] = "loose"
         return {name: value for name, value in values.items() if value is not None}
 
     def overrides(self) -> dict[str, Any]:
@@ -300,6 +345,7 @@ class SpeculationOptions:
         _speculation(
             "--method",
             metavar="|".join(METHODS),
+            autocompletion=complete_method,
             help=_methods_help(),
             show_default=f"{DEFAULT_METHOD}; plain with --no-draft",
         ),
@@ -323,17 +369,37 @@ class SpeculationOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerFormatOptions:
-    """What the answers look like."""
+class WindowOptions:
+    """Whether a video is described in one piece."""
+
+    every: Annotated[
+        str | None,
+        _video(
+            "--every",
+            metavar="DURATION",
+            help="One caption for each window of that length, with its times: 30s, 2m, 1:30; "
+            "--max-frames then holds for each window.",
+        ),
+    ] = None
+
+    def settings(self, video: VideoSettings) -> VideoSettings:
+        """The settings with the length of the windows.
+
+        Raises:
+            UsageError: where it makes no sense.
+        """
+        if self.every is None:
+            return video
+        return replace(video, every_s=parse_duration(self.every, "--every"))
+
+
+@dataclass(frozen=True, slots=True)
+class FactsFormatOptions:
+    """What facts look like."""
 
     format: Annotated[
-        Literal["text", "json", "jsonl"],
-        _output("--format", help="Form of the answers on standard output."),
+        Literal["text", "json"], _output("--format", help="Form of what is printed.")
     ] = "text"
-    stream: Annotated[
-        bool,
-        _output("--stream/--no-stream", help="Print text as it is accepted (format text)."),
-    ] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,20 +420,6 @@ class ReportOptions(MessageOptions):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerOptions:
-    """The options that ``describe`` and ``ask`` share."""
-
-    pair: PairOptions
-    compute: ComputeOptions
-    video: VideoOptions
-    prompt: PromptOptions
-    generation: GenerationOptions
-    speculation: SpeculationOptions
-    format: AnswerFormatOptions
-    report: ReportOptions
-
-
 def model_settings(pair: PairOptions, compute: ComputeOptions) -> ModelSettings:
     """Both groups as settings.
 
@@ -381,11 +433,11 @@ def model_settings(pair: PairOptions, compute: ComputeOptions) -> ModelSettings:
         target=pair.target,
         draft=pair.draft,
         use_draft=not pair.no_draft,
-        revision=pair.revision,
+        revision=pair.hub.revision,
         device=compute.device,
         draft_device=compute.draft_device,
         dtype=compute.dtype,
         positions=compute.positions,
-        offline=pair.offline,
+        offline=pair.hub.offline,
         threads=compute.threads,
     )

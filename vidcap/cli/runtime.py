@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from vidcap.cli.console import Console
+from vidcap.cli.fetching import settle_pair, stay_offline
 
 if TYPE_CHECKING:
     from vidcap.captioner import Captioner
@@ -24,12 +25,15 @@ def make_captioner(
     generation: GenerationSettings,
     speculation: SpeculationSettings,
 ) -> Captioner:
-    """A captioner for these settings; cheap, no weights are loaded yet.
+    """A captioner for these settings; cheap but for models that have to be fetched first.
 
     Raises:
         ModelError: where a model is missing or the pair does not match.
         UsageError: where the settings contradict each other.
     """
+    if model.offline:
+        stay_offline()
+    model = settle_pair(model, needs_draft=speculation.needs_draft)
     from vidcap.captioner import Captioner
 
     return Captioner(model, video, generation, speculation)

@@ -8,6 +8,7 @@ from pathlib import Path
 from vidcap.errors import UsageError
 
 _CLOCK = re.compile(r"(?:(\d+):)?([0-5]?\d):([0-5]?\d(?:\.\d+)?)")
+_UNITS = re.compile(r"(?=.)(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 _SECONDS = re.compile(r"-?(\d+(\.\d*)?|\.\d+)")
 
 
@@ -28,6 +29,28 @@ def parse_time(text: str, what: str) -> float:
     if _SECONDS.fullmatch(text.strip()):
         return float(text)
     raise UsageError(f"{what} takes seconds or HH:MM:SS, not '{text}'")
+
+
+def parse_duration(text: str, what: str) -> float:
+    """Seconds from ``30``, ``30s``, ``2m``, ``1h30m``, ``1:30`` or ``00:01:30.5``.
+
+    Args:
+        text: as typed.
+        what: what it is called in an error.
+
+    Raises:
+        UsageError: for anything else.
+    """
+    units = _UNITS.fullmatch(text.strip().lower())
+    if units:
+        hours, minutes, seconds = units.groups()
+        return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds or 0)
+    try:
+        return parse_time(text, what)
+    except UsageError as error:
+        raise UsageError(
+            f"{what} takes a duration such as 30s, 2m or 1:30, not '{text}'"
+        ) from error
 
 
 def read_text(value: str, what: str) -> str:

@@ -36,10 +36,10 @@ from vidcap.video import load_frames
 WEIGHTS = Path(__file__).parent / "weights"
 
 
-def describe(folder: Path, paths: Sequence[Path]) -> list[Record]:
+def describe(folder: Path, paths: Sequence[Path], threads: int) -> list[Record]:
     """Records of plain greedy decoding with one model, through the path that every file takes."""
     captioner = Captioner(
-        ModelSettings(target=str(folder), use_draft=False),
+        ModelSettings(target=str(folder), use_draft=False, threads=threads),
         VideoSettings(),
         GenerationSettings(),
         method_settings("plain"),
@@ -111,17 +111,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pair", type=Path, default=WEIGHTS, help="folder of target and draft")
     parser.add_argument("--clips", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="seed of the first clip")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads of the model")
     options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
     seeds = range(options.seed, options.seed + options.clips)
     with tempfile.TemporaryDirectory() as folder:
         paths = write_dataset(Path(folder), options.clips, options.seed)
-        target = describe(options.pair / "target", paths)
+        target = describe(options.pair / "target", paths, options.threads)
         print(report("target", target, seeds), flush=True)
-        print(report("draft", describe(options.pair / "draft", paths), seeds), flush=True)
+        draft = describe(options.pair / "draft", paths, options.threads)
+        print(report("draft", draft, seeds), flush=True)
         texts = [record.text or "" for record in target]
-        print(
-            f"draft picks the target's token: {agreement(options.pair / 'draft', paths, texts):.1%}"
-        )
+        share = agreement(options.pair / "draft", paths, texts)
+        print(f"draft picks the target's token: {share:.1%}")
 
 
 if __name__ == "__main__":

@@ -6,15 +6,21 @@ import re
 from pathlib import Path
 
 from vidcap.errors import ModelError
+from vidcap.models.geometry.files import read_json
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+#: One file of a checkpoint in several: what comes before the number, the number, how many.
+_PART = re.compile(r"(.*-)(\d+)-of-(\d+)\.safetensors")
 
 #: What a model needs at run time; everything else in a repository stays where it is.
 _PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model")
 
 
 def find_model(name: str, *, revision: str | None = None, offline: bool = False) -> Path:
-    """The local folder of a model, downloaded first where needed.
+    """The local folder of a model, downloaded first where it is not here.
+
+    What is cached is used as it is: a run does not ask the hub for a newer version.
 
     Args:
         name: a folder in the hub's layout, or a hub id ``owner/name``.
@@ -24,21 +30,48 @@ def find_model(name: str, *, revision: str | None = None, offline: bool = False)
     Raises:
         ModelError: no such folder or model, no safetensors weights, or no connection.
     """
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return check_folder(folder)
-    if not _HUB_ID.fullmatch(name):
+    return local_model(name, revision) or pull_model(name, revision=revision, offline=offline)
+
+
+def pull_model(name: str, *, revision: str | None = None, offline: bool = False) -> Path:
+    """The folder of a hub model, brought up to date with the hub.
+
+    Raises:
+        ModelError: no such model, no safetensors weights, or no connection.
+    """
+    if not is_hub_id(name):
         raise ModelError(
             f"no model folder '{name}'", hint="give a folder in the hub's layout or OWNER/NAME"
         )
     return check_folder(_download(name, revision, offline))
 
 
+def local_model(name: str, revision: str | None = None) -> Path | None:
+    """The folder of a model that is here, None for a hub model that is not; never connects.
+
+    Raises:
+        ModelError: `name` is a folder that holds no complete model, or neither folder nor hub id.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return check_folder(folder)
+    if not is_hub_id(name):
+        raise ModelError(
+            f"no model folder '{name}'", hint="give a folder in the hub's layout or OWNER/NAME"
+        )
+    return cached_model(name, revision)
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name has the form ``owner/name``."""
+    return _HUB_ID.fullmatch(name) is not None
+
+
 def check_folder(folder: Path) -> Path:
     """`folder` if it holds a model that can be loaded.
 
     Raises:
-        ModelError: when its configuration or its safetensors weights are missing.
+        ModelError: when its configuration or some of its safetensors weights are missing.
     """
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} holds no model: config.json is missing")
@@ -46,7 +79,33 @@ def check_folder(folder: Path) -> Path:
         raise ModelError(
             f"{folder} holds no safetensors weights", hint="other weight formats are not loaded"
         )
+    missing = _missing_weights(folder)
+    if missing:
+        raise ModelError(
+            f"{folder} is incomplete: {len(missing)} weight files are missing, "
+            f"{sorted(missing)[0]} among them",
+            hint="an interrupted download goes on with `vidcap models pull`",
+        )
     return folder
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of the files in a model's folder."""
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+
+
+def is_offline() -> bool:
+    """Whether the environment forbids connections (``HF_HUB_OFFLINE``)."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
+
+
+def cache_folder() -> Path:
+    """Where the hub's models are cached."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
 
 
 def cached_model(name: str, revision: str | None = None) -> Path | None:
@@ -55,6 +114,34 @@ def cached_model(name: str, revision: str | None = None) -> Path | None:
         return check_folder(_download(name, revision, offline=True))
     except ModelError:
         return None
+
+
+def download_size(name: str, revision: str | None = None) -> int | None:
+    """Bytes that :func:`pull_model` would fetch now, None where the hub does not tell."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        files = snapshot_download(
+            name, revision=revision, allow_patterns=list(_PATTERNS), dry_run=True
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError):
+        return None
+    return sum(file.file_size or 0 for file in files if file.will_download)
+
+
+def _missing_weights(folder: Path) -> set[str]:
+    """Weight files that a checkpoint in several files names and that are not there."""
+    index = read_json(folder / "model.safetensors.index.json") or {}
+    named = index.get("weight_map")
+    wanted = set(named.values()) if isinstance(named, dict) else set()
+    for path in folder.glob("*-of-*.safetensors"):
+        part = _PART.fullmatch(path.name)
+        if part:
+            stem, digits, count = part[1], len(part[2]), part[3]
+            numbers = range(1, int(count) + 1)
+            wanted |= {f"{stem}{n:0{digits}}-of-{count}.safetensors" for n in numbers}
+    return {name for name in wanted if not (folder / name).is_file()}
 
 
 def _download(name: str, revision: str | None, offline: bool) -> Path:

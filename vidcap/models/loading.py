@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -19,6 +19,9 @@ from vidcap.settings import ModelSettings
 
 #: Adapter class per ``model_type`` of config.json.
 FAMILIES: dict[str, type[Qwen25VL]] = {"qwen2_5_vl": Qwen25VL}
+
+#: Characters of a chat template that are shown before and after its first difference.
+_CONTEXT = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +103,63 @@ def load_model(folder: Path, device: torch.device, dtype: torch.dtype) -> Qwen25
     return adapter(folder, model.eval(), processor)
 
 
-def check_match(target: Any, draft: Any) -> None:
-    """Raise ModelError when the draft's tokens are not the target's."""
-    reason = None
-    if target.tokenizer.get_vocab() != draft.tokenizer.get_vocab():
-        reason = "their tokenizers differ"
-    elif target.rules.placeholder_ids != draft.rules.placeholder_ids:
-        reason = "their visual placeholders differ"
-    if reason:
-        raise ModelError(
-            f"target and draft do not make a pair: {reason}",
-            hint="use two sizes of the same model family and version",
-        )
+def check_match(target: VideoModel, draft: VideoModel) -> None:
+    """Make sure that what one model of a pair writes is what the other reads.
+
+    Raises:
+        ModelError: tokenizer, chat template, visual placeholders or stop tokens differ; it says
+            which, and how.
+    """
+    for what, difference in (
+        ("tokenizers", _tokenizer_difference),
+        ("chat templates", _template_difference),
+        ("visual placeholders", _placeholder_difference),
+        ("stop tokens", _stop_difference),
+    ):
+        words = difference(target, draft)
+        if words:
+            raise ModelError(
+                f"target and draft do not make a pair: their {what} differ ({words})",
+                hint="use two sizes of the same model family and version",
+            )
+
+
+def _tokenizer_difference(target: VideoModel, draft: VideoModel) -> str | None:
+    ours, theirs = target.tokenizer.get_vocab(), draft.tokenizer.get_vocab()
+    if ours == theirs:
+        return None
+    other = sorted(token for token in ours if ours[token] != theirs.get(token))
+    if not other:
+        return f"the draft has {len(theirs) - len(ours)} tokens more"
+    return f"{len(other)} of {len(ours)} tokens have other ids, {other[0]!r} for one"
+
+
+def _template_difference(target: VideoModel, draft: VideoModel) -> str | None:
+    ours, theirs = target.template, draft.template
+    if ours == theirs:
+        return None
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(ours), len(theirs)))
+    begin = max(0, same - _CONTEXT)
+    pieces = [text[begin : same + _CONTEXT] for text in (ours, theirs)]
+    return f"{pieces[0]!r} and {pieces[1]!r}"
+
+
+def _placeholder_difference(target: VideoModel, draft: VideoModel) -> str | None:
+    ours, theirs = target.rules.placeholder_ids, draft.rules.placeholder_ids
+    return None if ours == theirs else f"ids {list(ours)} and {list(theirs)}"
+
+
+def _stop_difference(target: VideoModel, draft: VideoModel) -> str | None:
+    # The target's tokens end an answer; a draft that knows one of them can propose the end.
+    ours, theirs = target.rules.stop_ids, draft.rules.stop_ids
+    if ours & theirs:
+        return None
+    return f"{_written(target, sorted(ours))} and {_written(draft, sorted(theirs))}"
+
+
+def _written(model: VideoModel, ids: Sequence[int]) -> str:
+    return repr("".join(model.tokenizer.convert_ids_to_tokens(list(ids))))
 
 
 def _device(name: str) -> torch.device:

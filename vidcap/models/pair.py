@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from vidcap.errors import ModelError, UsageError
-from vidcap.models.hub import cached_model, find_model
+from vidcap.models.facts import ModelFacts, known_facts, pair_tables, read_facts
+from vidcap.models.hub import cached_model, find_model, local_model
+from vidcap.models.machine import find_device
+from vidcap.models.memory import dtype_name, fits, nominal_need
 from vidcap.settings import ModelSettings
 
-_BUILTIN = "builtin:"
+#: Marks a model whose folder lies inside the package.
+BUILTIN = "builtin:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class PairPreset:
     @property
     def builtin(self) -> bool:
         """Whether the weights come with the package."""
-        return self.target.startswith(_BUILTIN)
+        return self.target.startswith(BUILTIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,47 +53,43 @@ class PairFolders:
 
 def presets() -> dict[str, PairPreset]:
     """All pair presets by name, in the order of preference of ``pairs.toml``."""
-    text = resources.files("vidcap.models").joinpath("pairs.toml").read_text(encoding="utf-8")
-    return {name: PairPreset(name=name, **entry) for name, entry in tomllib.loads(text).items()}
+    return {name: PairPreset(name=name, **entry) for name, entry in pair_tables()["pairs"].items()}
 
 
 def find_pair(settings: ModelSettings, *, needs_draft: bool) -> PairFolders:
-    """Resolve the settings to folders, downloading hub models where that is allowed.
+    """Resolve the settings to folders, downloading hub models that were named and are not here.
 
     Args:
         settings: pair, target, draft and how to fetch them.
         needs_draft: whether the method drafts; without need no draft is fetched.
 
     Raises:
-        ModelError: a model is missing, or no pair was named and none is cached.
+        ModelError: a model is missing, or no pair was named and no preset is cached and fits.
         UsageError: a method that drafts without a draft model.
     """
-    preset = _choose(settings)
-    target = settings.target or preset.target
-    draft = settings.draft or preset.draft
-    if not settings.use_draft or not needs_draft:
-        draft = None
-    elif draft is None:
-        raise UsageError(
-            "the method drafts, but no draft model was given",
-            hint="add --draft MODEL, write --pair TARGET+DRAFT, or use --method plain",
-        )
+    preset = choose_pair(settings) or default_pair(settings, needs_draft=needs_draft)
+    target, draft = models_of(preset, settings, needs_draft=needs_draft)
     return PairFolders(
         name=preset.name,
-        target_name=target.removeprefix(_BUILTIN),
+        target_name=target.removeprefix(BUILTIN),
         target=_locate(target, settings),
-        draft_name=draft.removeprefix(_BUILTIN) if draft else None,
+        draft_name=draft.removeprefix(BUILTIN) if draft else None,
         draft=_locate(draft, settings) if draft else None,
         notice=preset.notice,
     )
 
 
-def _choose(settings: ModelSettings) -> PairPreset:
+def choose_pair(settings: ModelSettings) -> PairPreset | None:
+    """The pair that the settings name, None where they name none.
+
+    Raises:
+        UsageError: for a name that can be no pair.
+    """
     if settings.pair is None:
-        if settings.target is not None:
-            name = "+".join(filter(None, (settings.target, settings.draft)))
-            return PairPreset(name, settings.target, settings.draft)
-        return _default(settings)
+        if settings.target is None:
+            return None
+        name = "+".join(filter(None, (settings.target, settings.draft)))
+        return PairPreset(name, settings.target, settings.draft)
     known = presets()
     if settings.pair in known:
         return known[settings.pair]
@@ -104,24 +103,119 @@ def _choose(settings: ModelSettings) -> PairPreset:
     return PairPreset(settings.pair, target, draft or None)
 
 
-def _default(settings: ModelSettings) -> PairPreset:
-    """The first preset with every model that is needed cached."""
-    for preset in presets().values():
-        names = [preset.target, preset.draft] if settings.use_draft else [preset.target]
-        if not preset.builtin and all(
-            name is None or cached_model(name, settings.revision) for name in names
-        ):
+def models_of(
+    preset: PairPreset, settings: ModelSettings, *, needs_draft: bool
+) -> tuple[str, str | None]:
+    """Names of target and draft, as far as the settings and the method need them.
+
+    Raises:
+        UsageError: a method that drafts without a draft model.
+    """
+    draft = settings.draft or preset.draft
+    if not settings.use_draft or not needs_draft:
+        draft = None
+    elif draft is None:
+        raise UsageError(
+            "the method drafts, but no draft model was given",
+            hint="add --draft MODEL, write --pair TARGET+DRAFT, or use --method plain",
+        )
+    return settings.target or preset.target, draft
+
+
+def default_pair(settings: ModelSettings, *, needs_draft: bool) -> PairPreset:
+    """The largest preset that fits the machine and is cached.
+
+    Raises:
+        ModelError: there is none.
+    """
+    cached = [preset for preset in _hub_presets() if _is_cached(preset, settings, needs_draft)]
+    for preset in cached:
+        if fits_machine(preset, settings, needs_draft=needs_draft):
             return preset
+    if cached:
+        raise ModelError(
+            f"no cached pair fits this machine, not even {cached[-1].name}",
+            hint=f"`--pair {cached[-1].name}` uses it nevertheless, `vidcap plan` says what a "
+            "video needs",
+        )
+    pair = suggested_pair(settings, needs_draft=needs_draft) or _hub_presets()[-1]
     raise ModelError(
         "no model is cached and none was named",
-        hint="try the tool with `--pair demo`, or name a pair: `--pair qwen2.5-vl-7b` "
-        "(downloads 24 GB), `--pair TARGET+DRAFT` (hub ids or folders)",
+        hint=f"fetch one with `vidcap models pull {pair.name}` ({size_in_words(pair)}), name one "
+        "with `--pair`, or try the tool with `--pair demo`",
     )
 
 
+def suggested_pair(settings: ModelSettings, *, needs_draft: bool) -> PairPreset | None:
+    """The largest preset that fits the machine, cached or not."""
+    for preset in _hub_presets():
+        if fits_machine(preset, settings, needs_draft=needs_draft):
+            return preset
+    return None
+
+
+def fits_machine(preset: PairPreset, settings: ModelSettings, *, needs_draft: bool) -> bool:
+    """Whether a preset has room for an ordinary video on the devices that the settings name."""
+    target, draft = models_of(preset, settings, needs_draft=needs_draft)
+    device = find_device(settings.device)
+    other = find_device(settings.draft_device) if settings.draft_device else device
+    facts = model_facts(target, settings.revision)
+    draft_facts = model_facts(draft, settings.revision) if draft else None
+    # Both models run in the number format of the target's device.
+    dtype = dtype_name(settings.dtype, device)
+    if draft_facts is None or other.name == device.name:
+        return fits(nominal_need(facts, draft_facts, dtype), device)
+    alone = ((facts, device), (draft_facts, other))
+    return all(fits(nominal_need(each, None, dtype), place) for each, place in alone)
+
+
+def model_facts(name: str, revision: str | None = None) -> ModelFacts:
+    """What is known of a model that is here, or that a preset names.
+
+    Raises:
+        ModelError: it is neither.
+    """
+    if name.startswith(BUILTIN):
+        return read_facts(builtin_folder(name.removeprefix(BUILTIN)))
+    known = known_facts(name)
+    if known is not None and revision is None:
+        return known
+    folder = local_model(name, revision)
+    if folder is None:
+        raise ModelError(
+            f"model '{name}' is not cached, its sizes are not known",
+            hint=f"`vidcap models pull {name}` fetches it",
+        )
+    return read_facts(folder)
+
+
+def known_size(preset: PairPreset) -> int | None:
+    """Bytes of the weights of a pair, None where they are not known without the hub."""
+    names = [preset.target, *([preset.draft] if preset.draft else [])]
+    known = [known_facts(name) for name in dict.fromkeys(names)]
+    sizes = [facts.weight_bytes for facts in known if facts is not None]
+    return sum(sizes) if len(sizes) == len(known) else None
+
+
+def size_in_words(preset: PairPreset) -> str:
+    """The size of a pair's download as people write it."""
+    size = known_size(preset)
+    return "unknown size" if size is None else f"{size / 1e9:.0f} GB"
+
+
+def _hub_presets() -> list[PairPreset]:
+    """Presets that may be chosen without being named: the demo pair knows rendered scenes only."""
+    return [preset for preset in presets().values() if not preset.builtin]
+
+
+def _is_cached(preset: PairPreset, settings: ModelSettings, needs_draft: bool) -> bool:
+    names = models_of(preset, settings, needs_draft=needs_draft)
+    return all(name is None or cached_model(name, settings.revision) for name in names)
+
+
 def _locate(name: str, settings: ModelSettings) -> Path:
-    if name.startswith(_BUILTIN):
-        return builtin_folder(name.removeprefix(_BUILTIN))
+    if name.startswith(BUILTIN):
+        return builtin_folder(name.removeprefix(BUILTIN))
     return find_model(name, revision=settings.revision, offline=settings.offline)
 
 

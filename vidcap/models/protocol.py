@@ -70,6 +70,11 @@ class VideoModel(Protocol):
         ...
 
     @property
+    def template(self) -> str:
+        """The prompt for one video and no words, as the checkpoint's chat template writes it."""
+        ...
+
+    @property
     def preprocessing(self) -> str:
         """Equal for models whose :meth:`prepare` gives the same inputs."""
         ...

@@ -51,6 +51,11 @@ class Qwen25VL:
         return strict_token_ids(self.tokenizer)
 
     @property
+    def template(self) -> str:
+        """See :class:`vidcap.models.protocol.VideoModel`."""
+        return self._render("")
+
+    @property
     def preprocessing(self) -> str:
         """See :class:`vidcap.models.protocol.VideoModel`."""
         return self.processor.video_processor.to_json_string() + self._render("")

@@ -23,6 +23,6 @@ def read_source(path: str) -> Source | None:
             digest.update(file.read(_MIB))
             file.seek(max(_MIB, status.st_size - _MIB))
             digest.update(file.read(_MIB))
-    except OSError:
+    except (OSError, ValueError):
         return None
     return Source(status.st_size, status.st_mtime_ns, digest.hexdigest()[:32])

@@ -27,6 +27,30 @@ def one_line(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def window_heading(start_s: float, end_s: float) -> str:
+    """What stands before the text of a window: ``[00:00:30 - 00:01:00]``.
+
+    Thousandths are written where one of the times has some.
+    """
+    digits = 0 if all(round(time_s, 3) == round(time_s) for time_s in (start_s, end_s)) else 3
+    return f"[{_clock(start_s, digits)} - {_clock(end_s, digits)}]"
+
+
+def _clock(seconds: float, digits: int) -> str:
+    thousandths = round(seconds * 1000)
+    clock, rest = divmod(thousandths, 1000)
+    text = f"{clock // 3600:02}:{clock // 60 % 60:02}:{clock % 60:02}"
+    return f"{text}.{rest:03}" if digits else text
+
+
+def timed_text(record: Record) -> str:
+    """The text of a record, each window on a line with its times where there are windows."""
+    if not record.segments:
+        return record.text or ""
+    lines = [f"{window_heading(item.start_s, item.end_s)} {item.text}" for item in record.segments]
+    return "\n".join(lines) + "\n"
+
+
 class TextWriter:
     """Streams answers as text.
 
@@ -78,7 +102,7 @@ class TextWriter:
     def end(self, record: Record) -> None:
         """The answer is complete, or there is none."""
         if not self._last and record.status == "ok":
-            self._write(record.text or "\n")
+            self._write(timed_text(record) or "\n")
         self._end_line()
 
     def close(self) -> None:

@@ -7,9 +7,11 @@ from typing import Protocol, TextIO
 from vidcap.errors import UsageError
 from vidcap.output.jsonout import JsonLinesWriter, JsonWriter
 from vidcap.output.record import Record
+from vidcap.output.subtitles import SubtitleWriter
 from vidcap.output.text import TextWriter
+from vidcap.output.tsv import TsvWriter
 
-FORMATS = ("text", "json", "jsonl")
+FORMATS = ("text", "json", "jsonl", "tsv", "srt", "vtt")
 
 
 class Writer(Protocol):
@@ -54,4 +56,8 @@ def make_writer(
         return JsonWriter(stream, as_list=inputs > 1 or questions > 1)
     if name == "jsonl":
         return JsonLinesWriter(stream)
+    if name == "tsv":
+        return TsvWriter(stream, terminal=stream.isatty())
+    if name in ("srt", "vtt"):
+        return SubtitleWriter(stream, vtt=name == "vtt", terminal=stream.isatty())
     raise UsageError(f"unknown format '{name}'", hint="formats: " + ", ".join(FORMATS))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from vidcap.video.decode import load_frames
 from vidcap.video.info import DecodingInterruptedError, Frames, FrameSize, VideoInfo
-from vidcap.video.probe import probe
+from vidcap.video.probe import check_video, probe
 from vidcap.video.sampling import SamplingPlan, plan_sampling
+from vidcap.video.windows import Window, load_windows, plan_windows
 
 __all__ = [
     "DecodingInterruptedError",
@@ -13,7 +14,11 @@ __all__ = [
     "Frames",
     "SamplingPlan",
     "VideoInfo",
+    "Window",
+    "check_video",
     "load_frames",
+    "load_windows",
     "plan_sampling",
+    "plan_windows",
     "probe",
 ]

@@ -13,11 +13,18 @@ class Background(Generic[T]):
     """Runs one piece of work in a daemon thread and keeps its result or its exception.
 
     The work gets a function that it asks now and then whether to stop.
+
+    Attributes:
+        done: set once the work has ended.
     """
 
-    def __init__(self, work: Callable[[Callable[[], bool]], T]):
-        """Starts at once."""
+    def __init__(
+        self, work: Callable[[Callable[[], bool]], T], *, after: threading.Event | None = None
+    ):
+        """Starts at once, or after the work that sets `after`."""
         self._work = work
+        self._after = after
+        self.done = threading.Event()
         self._stop = threading.Event()
         self._result: T | None = None
         self._error: BaseException | None = None
@@ -39,6 +46,10 @@ class Background(Generic[T]):
 
     def _run(self) -> None:
         try:
+            if self._after is not None:
+                self._after.wait()
             self._result = self._work(self._stop.is_set)
         except BaseException as error:
             self._error = error
+        finally:
+            self.done.set()

@@ -7,9 +7,11 @@ one array.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 import av
 import numpy as np
@@ -69,15 +71,114 @@ def _load(
     allow_jumps: bool,
 ) -> Frames:
     with open_source(path) as source:
-        reader = FrameReader(source, threads=threads, should_stop=should_stop)
-        first = first_frame(reader)
-        look = look_at(source, first, should_stop)
-        plan = plan_sampling(settings, look.duration)
-        clock = _clock(source, look)
-        canvas = _Canvas.for_plan(plan, look, frame_size)
-        frames = TimedFrames(source, reader, clock, first, allow_jumps=allow_jumps)
-        decoded_until = _sample(frames, plan, canvas, clock.frame_period)
-        return _result(look, plan, canvas, decoded_until, reader.corrupt, colour_warning(first))
+        sampler = Sampler(source, threads, should_stop, allow_jumps=allow_jumps)
+        plan = plan_sampling(settings, sampler.look.duration)
+        frames = sampler.sample(plan, frame_size)
+    if not len(frames.times_s):
+        raise nothing_decoded(plan)
+    return frames
+
+
+def nothing_decoded(plan: SamplingPlan) -> InputError:
+    """Says that a range gave no frame at all."""
+    return InputError(
+        f"no frame could be decoded between {float(plan.start):.1f} s "
+        f"and {float(plan.end):.1f} s (truncated or damaged)"
+    )
+
+
+class Sampler:
+    """An open video that is sampled plan by plan, each later than the one before.
+
+    Args:
+        source: the open file.
+        threads: decoding threads.
+        should_stop: asked between packets.
+        allow_jumps: False decodes everything in between.
+
+    Attributes:
+        look: what the video is.
+        decoded_until: up to which time the latest plan could be read, its end if all of it.
+
+    Raises:
+        InputError: nothing can be decoded.
+    """
+
+    def __init__(
+        self,
+        source: VideoSource,
+        threads: int,
+        should_stop: Callable[[], bool] | None,
+        *,
+        allow_jumps: bool,
+    ):
+        self._reader = FrameReader(source, threads=threads, should_stop=should_stop)
+        first = first_frame(self._reader)
+        self.look = look_at(source, first, should_stop)
+        self._clock = _clock(source, self.look)
+        self._frames = TimedFrames(
+            source, self._reader, self._clock, first, allow_jumps=allow_jumps
+        )
+        self._colours = colour_warning(first)
+        # The two frames around the last moment of a plan may be the nearest to the next plan's.
+        self._recent: deque[tuple[Fraction, av.VideoFrame]] = deque(maxlen=2)
+        self._corrupt_before = 0
+        self.decoded_until = Fraction(0)
+
+    def sample(
+        self, plan: SamplingPlan, frame_size: FrameSize, *, asked_end: Fraction | None = None
+    ) -> Frames:
+        """The frames of a plan; none where the video ended before it.
+
+        Args:
+            plan: the moments.
+            frame_size: the size of the result, asked with the number of planned frames.
+            asked_end: end of all plans together, for the warning that it was not reached.
+
+        Raises:
+            SeekMissedError: the file has to be decoded without jumps.
+            DecodingInterruptedError: `should_stop` returned True.
+        """
+        canvas = _Canvas.for_plan(plan, self.look, frame_size)
+        self.decoded_until = self._fill(canvas, plan)
+        warnings = list(plan.warnings)
+        if self.decoded_until < plan.end:
+            end = plan.end if asked_end is None else asked_end
+            warnings.append(f"decoded {float(self.decoded_until):.1f} s of {float(end):.1f} s")
+        corrupt = self._reader.corrupt - self._corrupt_before
+        self._corrupt_before = self._reader.corrupt
+        if corrupt:
+            warnings.append(f"left out {corrupt} damaged frame{'s' if corrupt > 1 else ''}")
+        if self._colours is not None:
+            warnings.append(self._colours)
+        return canvas.frames(
+            info=self.look.info,
+            decoded_s=float(self.decoded_until),
+            corrupt_frames=corrupt,
+            warnings=tuple(warnings),
+        )
+
+    def _fill(self, canvas: _Canvas, plan: SamplingPlan) -> Fraction:
+        """Fills the canvas; returns up to which time the video could be read."""
+        nearest: NearestFrames[av.VideoFrame] = NearestFrames(plan.targets)
+        for time, frame in self._from_recent():
+            for picked in nearest.feed(time, frame):
+                canvas.add(*picked)
+            target = nearest.next_target
+            if target is None:
+                return plan.end
+            self._frames.approach(target)
+        # A target within a frame of the end is reached: durations are rounded in many files.
+        for picked in nearest.finish(self._frames.shown_until + self._clock.frame_period):
+            canvas.add(*picked)
+        reached = nearest.next_target is None
+        return plan.end if reached else min(self._frames.shown_until, plan.end)
+
+    def _from_recent(self) -> Iterator[tuple[Fraction, av.VideoFrame]]:
+        yield from tuple(self._recent)
+        for item in self._frames:
+            self._recent.append(item)
+            yield item
 
 
 @dataclass(slots=True)
@@ -99,6 +200,11 @@ class _Canvas:
         self.renderer.render(frame, self.rgb[len(self.times)])
         self.times.append(time)
 
+    def frames(self, **facts: Any) -> Frames:
+        """What was added, with the given further fields."""
+        times_s = np.array([float(time) for time in self.times], np.float64)
+        return Frames(rgb=self.rgb[: len(times_s)], times_s=times_s, **facts)
+
 
 def _clock(source: VideoSource, look: Look) -> Clock:
     return Clock(
@@ -106,53 +212,4 @@ def _clock(source: VideoSource, look: Look) -> Clock:
         look.frame_period,
         stamps_are_dts=look.info.container in _DTS_ONLY,
         end=look.duration,
-    )
-
-
-def _sample(
-    frames: TimedFrames, plan: SamplingPlan, canvas: _Canvas, frame_period: Fraction
-) -> Fraction:
-    """Fills the canvas; returns up to which time the video could be read."""
-    nearest: NearestFrames[av.VideoFrame] = NearestFrames(plan.targets)
-    for time, frame in frames:
-        for picked in nearest.feed(time, frame):
-            canvas.add(*picked)
-        target = nearest.next_target
-        if target is None:
-            return plan.end
-        frames.approach(target)
-    # A target within a frame of the end is reached: durations are rounded in many files.
-    for picked in nearest.finish(frames.shown_until + frame_period):
-        canvas.add(*picked)
-    return plan.end if nearest.next_target is None else min(frames.shown_until, plan.end)
-
-
-def _result(
-    look: Look,
-    plan: SamplingPlan,
-    canvas: _Canvas,
-    decoded_until: Fraction,
-    corrupt: int,
-    colours: str | None,
-) -> Frames:
-    count = len(canvas.times)
-    if count == 0:
-        raise InputError(
-            f"no frame could be decoded between {float(plan.start):.1f} s "
-            f"and {float(plan.end):.1f} s (truncated or damaged)"
-        )
-    warnings = list(plan.warnings)
-    if decoded_until < plan.end:
-        warnings.append(f"decoded {float(decoded_until):.1f} s of {float(plan.end):.1f} s")
-    if corrupt:
-        warnings.append(f"left out {corrupt} damaged frame{'s' if corrupt > 1 else ''}")
-    if colours is not None:
-        warnings.append(colours)
-    return Frames(
-        rgb=canvas.rgb[:count],
-        times_s=np.array([float(time) for time in canvas.times], np.float64),
-        info=look.info,
-        decoded_s=float(decoded_until),
-        corrupt_frames=corrupt,
-        warnings=tuple(warnings),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -80,3 +80,7 @@ class Frames:
         if len(self.times_s) < 2:
             return None
         return float((len(self.times_s) - 1) / (self.times_s[-1] - self.times_s[0]))
+
+    def thinned(self) -> Frames:
+        """Every second frame, so half of them, at the same size."""
+        return replace(self, rgb=self.rgb[::2], times_s=self.times_s[::2])

@@ -39,6 +39,16 @@ def probe(path: str | os.PathLike[str]) -> VideoInfo:
         return look_at(source, first_frame(FrameReader(source))).info
 
 
+def check_video(path: str | os.PathLike[str]) -> None:
+    """Finds out whether anything in a file can be decoded.
+
+    Raises:
+        InputError: it is missing, unreadable, not a video, or nothing in it can be decoded.
+    """
+    with open_source(path) as source:
+        first_frame(FrameReader(source))
+
+
 def first_frame(reader: FrameReader) -> av.VideoFrame:
     """The first frame that decodes.
 

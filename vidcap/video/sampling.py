@@ -57,13 +57,20 @@ def plan_sampling(settings: VideoSettings, duration: Fraction | float | None) ->
                 f"--end {settings.end_s:g} s is past the end of the video ({float(length):.1f} s)"
             )
         end = min(wanted, end)
+    return plan_range(settings, start, end, tuple(warnings))
+
+
+def plan_range(
+    settings: VideoSettings, start: Fraction, end: Fraction, warnings: tuple[str, ...] = ()
+) -> SamplingPlan:
+    """The moments that the rate and the number of frames of `settings` give in a range."""
     step = 1 / exact(settings.fps)
     count = max(1, math.ceil((end - start) / step))
     if count > settings.max_frames:
         count = settings.max_frames
         step = (end - start) / count
     targets = tuple(start + k * step for k in range(count))
-    return SamplingPlan(targets, start, end, tuple(warnings))
+    return SamplingPlan(targets, start, end, warnings)
 
 
 def exact(seconds: float) -> Fraction:

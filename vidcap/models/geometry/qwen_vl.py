@@ -12,12 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from vidcap.errors import InputError, ModelError
 from vidcap.models.geometry.base import Placeholders
-from vidcap.models.geometry.files import read_video_processor_config
 
 #: The processors refuse frames in which one side is more than this many times the other.
 MAX_ASPECT_RATIO = 200
@@ -100,17 +98,19 @@ class QwenVLGeometry:
         return self.temporal_patch_size / fps
 
 
-def read_qwen_vl(config: Mapping[str, Any], model_dir: Path) -> QwenVLGeometry:
+def qwen_vl_geometry(
+    config: Mapping[str, Any], processor: Mapping[str, Any], where: str
+) -> QwenVLGeometry:
     """The geometry of a Qwen2-VL or Qwen2.5-VL checkpoint.
 
     Args:
         config: the content of its ``config.json``.
-        model_dir: its folder.
+        processor: the settings of its video processor.
+        where: its folder or name, for messages.
 
     Raises:
-        ModelError: files are missing or broken, or the processor and the model disagree.
+        ModelError: values are broken, or the processor and the model disagree.
     """
-    processor = read_video_processor_config(model_dir)
     try:
         lower, upper = _pixel_bounds(processor)
         geometry = QwenVLGeometry(
@@ -124,9 +124,9 @@ def read_qwen_vl(config: Mapping[str, Any], model_dir: Path) -> QwenVLGeometry:
             placeholders=_placeholders(config),
         )
     except (TypeError, ValueError) as error:
-        raise ModelError(f"the configuration in {model_dir} is broken: {error}") from error
-    _check_positive(geometry, model_dir)
-    _check_against_model(geometry, config, model_dir)
+        raise ModelError(f"the configuration in {where} is broken: {error}") from error
+    _check_positive(geometry, where)
+    _check_against_model(geometry, config, where)
     return geometry
 
 
@@ -164,16 +164,14 @@ def _placeholders(config: Mapping[str, Any]) -> Placeholders:
     )
 
 
-def _check_positive(geometry: QwenVLGeometry, model_dir: Path) -> None:
+def _check_positive(geometry: QwenVLGeometry, where: str) -> None:
     for name in ("patch_size", "merge_size", "temporal_patch_size", "min_pixels", "max_pixels"):
         value = getattr(geometry, name)
         if value < 1:
-            raise ModelError(f"the video processor in {model_dir} has {name} {value}")
+            raise ModelError(f"the video processor in {where} has {name} {value}")
 
 
-def _check_against_model(
-    geometry: QwenVLGeometry, config: Mapping[str, Any], model_dir: Path
-) -> None:
+def _check_against_model(geometry: QwenVLGeometry, config: Mapping[str, Any], where: str) -> None:
     vision = config.get("vision_config") or {}
     for ours, theirs in (
         ("patch_size", "patch_size"),
@@ -184,7 +182,7 @@ def _check_against_model(
         wanted = wanted[0] if isinstance(wanted, list) and wanted else wanted
         if wanted is not None and wanted != getattr(geometry, ours):
             raise ModelError(
-                f"the video processor in {model_dir} has {ours} {getattr(geometry, ours)}, "
+                f"the video processor in {where} has {ours} {getattr(geometry, ours)}, "
                 f"the model {wanted}"
             )
 

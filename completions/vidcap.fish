@@ -1,0 +1,1 @@
+complete --command vidcap --no-files --arguments "(env _VIDCAP_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) vidcap)" --condition "env _VIDCAP_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) vidcap"

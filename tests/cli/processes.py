@@ -1,0 +1,97 @@
+"""``vidcap`` with the fake captioner as a real process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "tests.cli.driver"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The variables of this process without those of vidcap, and some more."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("VIDCAP_")}
+    return inherited | more
+
+
+def run(
+    *words: str | Path, env: dict[str, str] | None = None, **how: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """``vidcap`` with the fake captioner, from start to end."""
+    return subprocess.run(
+        [*COMMAND, *map(str, words)],
+        cwd=ROOT,
+        env=environment(**(env or {})),
+        timeout=60,
+        **{"capture_output": True, **how},
+    )
+
+
+def ones(count: int) -> str:
+    """FAKE_WORDS for so many words."""
+    return json.dumps(["one "] * count)
+
+
+@contextmanager
+def started(
+    *words: str | Path, env: dict[str, str] | None = None, **how: Any
+) -> Iterator[subprocess.Popen[bytes]]:
+    """``vidcap`` while it runs; killed at the end of the block."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, words)], cwd=ROOT, env=environment(**(env or {})), **pipes
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def read_until(process: subprocess.Popen, wanted: bytes, seconds: float = 30.0) -> bytes:
+    """What stdout gives until ``wanted`` is among it."""
+    seen = b""
+    deadline = time.monotonic() + seconds
+    while wanted not in seen:
+        ready, _, _ = select.select([process.stdout], [], [], deadline - time.monotonic())
+        assert ready, f"only {seen!r} came"
+        piece = os.read(process.stdout.fileno(), 4096)
+        assert piece, f"stdout ended after {seen!r}: {process.stderr.read()!r}"
+        seen += piece
+    return seen
+
+
+def on_terminal(words: list[str], env: dict[str, str], code: int = 0) -> str:
+    """What a terminal sees of a run whose stdin, stdout and stderr it is."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *words],
+        cwd=ROOT,
+        env=environment(TERM="xterm", **env),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(master, 4096)
+        except OSError:  # the last writer has closed the terminal
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(master)
+    assert process.wait(timeout=30) == code
+    return seen.decode()
