@@ -124,7 +124,7 @@ def test_the_loss_of_one_batch_falls(tokenizer: Any, encoder: Encoder, tmp_path:
 
 def test_the_schedule_follows_steps_or_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = itertools.count(0.0, 60.0)
-    monkeypatch.setattr(fitting.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr("vidcap.demo.fit.time.monotonic", lambda: next(now))
     stage = Stage("x", steps=100, clips=1, peak_lr=1.0, warmup=10, floor=0.1)
     by_steps = Clock(stage, None)
     rates = [by_steps.lr(step) for step in range(101)]

@@ -97,8 +97,8 @@ def report(name: str, records: Sequence[Record], seeds: Sequence[int]) -> str:
     ]
     total = pooled(scores)
     kinds = ", ".join(f"{kind} {c[0] / max(1, sum(c)):.1%}" for kind, c in total.by_kind.items())
-    steps = sum(record.tokens.generated - 1 for record in records)
-    spent = sum(record.timing.decode_s or 0.0 for record in records)
+    steps = sum(record.tokens.generated - 1 for record in records if record.tokens)
+    spent = sum(record.timing.decode_s or 0.0 for record in records if record.timing)
     return (
         f"{name}: facts right {total.accuracy:.1%} (right {total.right}, wrong {total.wrong}, "
         f"missing {total.missing}); {kinds}; decode step {spent / max(1, steps) * 1e3:.2f} ms"
