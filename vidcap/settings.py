@@ -16,6 +16,7 @@ DEFAULT_DESCRIBE_PROMPT = "Describe this video in detail."
 PositionPolicy = Literal["reference", "transformers"]
 TreeName = Literal["chain", "static", "dynamic", "entropy", "auto"]
 PruneName = Literal["attention", "uv", "uniform", "random"]
+LooseName = Literal["lvspec", "fly", "random"]
 DraftName = Literal["none", "pair", "self", "lookup"]
 
 
@@ -122,7 +123,7 @@ class SpeculationSettings:
         draft_tokens: length of a drafted chain.
         verify: who judges the drafts; ``strict`` is lossless, ``loose`` lets some drafts stand that
             the target would not have chosen.
-        loose_rule: LVSpec (visual relevance) or FLy (the target's uncertainty).
+        loose_rule: LVSpec (visual relevance), FLy (the target's uncertainty), or chance, a control.
         loose_fraction: share of a round's drafts that LVSpec lets stand unchecked (lambda).
         lvspec_mode: ours, with guards, or the rule as published.
         lvspec_top_n: cosines per token that make its visual relevance (N).
@@ -152,7 +153,7 @@ class SpeculationSettings:
     tree: TreeName = "chain"
     draft_tokens: int = 5
     verify: Literal["strict", "loose"] = "strict"
-    loose_rule: Literal["lvspec", "fly"] = "lvspec"
+    loose_rule: LooseName = "lvspec"
     loose_fraction: float = 0.7
     lvspec_mode: Literal["guarded", "paper"] = "guarded"
     lvspec_top_n: int = 10
@@ -261,6 +262,7 @@ _PRUNE_PARTS: dict[str, set[str]] = {
 _LOOSE_PARTS: dict[str, set[str]] = {
     "lvspec": {"loose_fraction", "lvspec_mode", "lvspec_top_n", "lvspec_shift", "loose_delta"},
     "fly": {"fly_mode", "fly_theta", "fly_window"},
+    "random": {"loose_fraction", "loose_delta"},
 }
 
 #: Method presets as plain data. A new method is a new line here and its classes in the engine.

@@ -22,6 +22,7 @@ from vidcap.engine.verify import (
     LooseGreedy,
     LosslessSampling,
     LVSpecRule,
+    RandomRule,
     StrictGreedy,
 )
 from vidcap.errors import UsageError
@@ -174,6 +175,19 @@ def test_fly_follows_its_description(match: list[bool], seed: int, mode: str, wi
     rule = FLyRule(mode=mode, theta=theta, window=window)
     allowed = rule.allowed(chain(tokens).tree, scores, step_with([0.0] * (length + 1)))
     assert allowed[0, 1:].tolist() == fly_reference(match, entropy, mode, theta, window)
+
+
+def test_chance_loosens_the_same_share_whatever_the_relevance() -> None:
+    rule = RandomRule(fraction=0.5, seed=1)
+    proposal, scores = chain(list(range(9))), scores_for([9] * 9)
+    step = step_with([0.0] * 9)
+    drawn = [rule.allowed(proposal.tree, scores, step)[0, 1:] for _ in range(200)]
+    assert all(int(row.sum()) == 4 for row in drawn)
+    share = torch.stack(drawn).float().mean(0)
+    assert ((share > 0.35) & (share < 0.65)).all()
+    guarded = RandomRule(fraction=1.0, guards=Guards(frozenset({3}), 0.0))
+    allowed = guarded.allowed(proposal.tree, scores, step)[0]
+    assert allowed.tolist()[1:] == [True, True, False, True, True, True, True, True]
 
 
 def test_fly_judges_chains_only() -> None:

@@ -20,6 +20,7 @@ from vidcap.settings import (
     METHODS,
     VISKIP_THRESHOLD,
     GenerationSettings,
+    LooseName,
     ModelSettings,
     PositionPolicy,
     PruneName,
@@ -282,7 +283,7 @@ class PartOptions:
         ),
     ] = None
     loose_rule: Annotated[
-        Literal["lvspec", "fly"] | None,
+        LooseName | None,
         _speculation("--loose-rule", help="Which drafts may stand (implies --verify loose)."),
     ] = None
     loose_fraction: Annotated[

@@ -40,6 +40,7 @@ from vidcap.engine.verify import (
     LooseRule,
     LosslessSampling,
     LVSpecRule,
+    RandomRule,
     StrictGreedy,
     Verifier,
 )
@@ -148,11 +149,12 @@ class _Builder:
             return FLyRule(
                 mode=settings.fly_mode, theta=settings.fly_theta, window=settings.fly_window
             )
+        strict_ids = self._request.strict_ids | self._request.limits.stop_ids
+        guards = Guards(strict_ids, settings.loose_delta)
+        if settings.loose_rule == "random":
+            return RandomRule(fraction=settings.loose_fraction, guards=guards)
         if visual is None:
             raise ValueError("LVSpec needs the target's states of the visual tokens")
-        guards = Guards(
-            self._request.strict_ids | self._request.limits.stop_ids, settings.loose_delta
-        )
         return LVSpecRule(
             visual[0],
             fraction=settings.loose_fraction,

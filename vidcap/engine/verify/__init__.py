@@ -1,7 +1,14 @@
 """Who judges the drafts."""
 
 from vidcap.engine.verify.base import Accepted, Verdict, Verifier
-from vidcap.engine.verify.loose import FLyRule, Guards, LooseGreedy, LooseRule, LVSpecRule
+from vidcap.engine.verify.loose import (
+    FLyRule,
+    Guards,
+    LooseGreedy,
+    LooseRule,
+    LVSpecRule,
+    RandomRule,
+)
 from vidcap.engine.verify.sampling import LosslessSampling
 from vidcap.engine.verify.strict import StrictGreedy
 
@@ -13,6 +20,7 @@ __all__ = [
     "LooseGreedy",
     "LooseRule",
     "LosslessSampling",
+    "RandomRule",
     "StrictGreedy",
     "Verdict",
     "Verifier",

@@ -138,6 +138,30 @@ class LVSpecRule:
         return (same & nearby).any(-1)
 
 
+class RandomRule:
+    """Lets a random share of the drafts stand: the control that every other rule has to beat."""
+
+    def __init__(self, *, fraction: float, seed: int = 0, guards: Guards | None = None):
+        """Args:
+        fraction: share of a round's nodes that stand unchecked.
+        seed: of the choice.
+        guards: what is never loosened, None for nothing.
+        """
+        self._fraction = fraction
+        self._generator = torch.Generator().manual_seed(seed)
+        self._guards = guards
+
+    def allowed(self, tree: Tree, scores: Tensor, step: TargetStep) -> Tensor:
+        """See :class:`LooseRule`."""
+        batch, size = tree.tokens.shape
+        loosened = math.floor(self._fraction * (size - 1) + 1e-9)
+        lots = torch.rand(batch, size - 1, generator=self._generator)
+        order = lots.argsort(dim=1)[:, :loosened].to(tree.tokens.device) + 1
+        allowed = torch.zeros(batch, size, dtype=torch.bool, device=tree.tokens.device)
+        allowed = allowed.scatter_(1, order, True)
+        return allowed if self._guards is None else allowed & ~self._guards.hold(tree, scores)
+
+
 class FLyRule:
     """Forgives a lone mismatch where the target is unsure (FLy), on chains.
 
