@@ -48,7 +48,7 @@ def run(tiny_target: Path, tiny_perturbed: Path, monkeypatch: pytest.MonkeyPatch
 class CarelessGreedy:
     """Takes the first draft whatever the target says."""
 
-    def judge(self, proposal: Any, scores: Any) -> Accepted:
+    def judge(self, proposal: Any, scores: Any, step: Any) -> Accepted:
         tokens, choice = proposal.tree.tokens[0].tolist(), scores[0].argmax(-1).tolist()
         if len(tokens) == 1:
             return Accepted((0,), (choice[0],))

@@ -138,7 +138,7 @@ def test_margins_are_those_of_decoding_step_by_step(
     seen: list[float] = []
 
     class Noting:
-        def judge(self, proposal: Any, scores: torch.Tensor) -> Accepted:
+        def judge(self, proposal: Any, scores: torch.Tensor, step: Any) -> Accepted:
             best = scores[0, -1].topk(2)
             seen.append(float(best.values[0] - best.values[1]))
             return Accepted((0,), (int(best.indices[0]),))

@@ -20,7 +20,7 @@ COUNT = 30
 def generation(drafter: Drafter) -> Generation:
     stack = LogitsStack(LogitsSettings(fake_logits(()).shape[0]), torch.tensor([PROMPT]))
     target = FakeTarget(PROMPT)
-    return Generation(target, drafter, StrictGreedy(), stack, Limits(COUNT), Stats())
+    return Generation(target, lambda: drafter, StrictGreedy(), stack, Limits(COUNT), Stats())
 
 
 def watched(drafter: Drafter) -> Watch:
