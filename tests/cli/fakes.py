@@ -219,7 +219,8 @@ def fake_record(
         model=ModelPart("fake", "t", "d", "cpu", "float32", "vidcap_split", "reference"),
         tokens=TokenCounts(120, 96, 96, 14),
         speculation=SpeculationPart(
-            "sd-tree", "strict", 4, 100, 9, 3.25, 2.25, 0.09, (1, 0, 2, 1), 0, None
+            *("sd-tree", "strict", 4, 100, 9, 3.25, 2.25, 0.09, (1, 0, 2, 1), 0),
+            fallback=f"drafting does not pay: {len(path)} %" if "loses" in path else None,
         ),
         timing=TimingPart(1.5, 0.05, 0.01, 0.1, 0.2, 0.05, 0.1, 0.3, 0.19, 0.41, 0.5, 1.0, 26.0),
         settings_hash="f00d",

@@ -135,6 +135,14 @@ def test_warnings_have_the_form_of_errors_and_quiet_drops_them(cli, clip):
     assert (quiet.exit_code, quiet.stderr) == (0, "")
 
 
+def test_speculation_that_was_switched_off_is_said_once(cli, clip):
+    paths = [clip("loses.mp4"), clip("loses again.mp4")]
+    notice = "vidcap: notice: drafting was switched off, because it does not pay\n"
+    assert cli("describe", *paths).stderr.count(notice) == 1
+    assert notice not in cli("describe", clip("a.mp4")).stderr
+    assert notice not in cli("describe", "-q", *paths).stderr
+
+
 def test_verbose_adds_a_line_of_figures(cli, clip):
     path = clip("a.mp4")
     assert (

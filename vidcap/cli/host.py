@@ -67,6 +67,9 @@ class ConsoleHost:
         """Says what else there is to say about an answer."""
         for warning in record.warnings:
             self._console.warning(warning, record.path)
+        if record.speculation is not None and record.speculation.fallback is not None:
+            # Without the figures of the record, so that it is said once for all inputs.
+            self._console.notice("drafting was switched off, because it does not pay")
         self._console.detail(_summary(record), record.path)
         if self._profile:
             print_profile(record, self._console)
