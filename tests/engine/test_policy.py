@@ -73,8 +73,10 @@ def test_what_was_learnt_stays_for_the_next_answer() -> None:
 
 
 def test_a_draft_as_slow_as_the_target_is_not_used() -> None:
-    plain = 400 * 18.0
-    assert simulate(Policy(), 400, [0.7, 0.1], 18.0, 18.0, 0.2) < 1.05 * plain
+    plain, policy = 400 * 18.0, Policy()
+    assert policy.verdict is None
+    assert simulate(policy, 400, [0.7, 0.1], 18.0, 18.0, 0.2) < 1.05 * plain
+    assert policy.verdict == "drafting does not pay by measured cost and acceptance"
 
 
 def brute_force_best(shares: list[float], size: int, depth: int) -> float:
