@@ -87,7 +87,7 @@ def test_facts_agree_with_paths() -> None:
             assert distance == 0 if thing.motion == "still" else distance >= 31.99
             assert np.allclose(travel, distance * np.asarray(MOTIONS[thing.motion]))
             assert (thing.place is not None) == (thing.motion == "still")
-            low, high = SIZES[thing.size]
+            low, high = SIZES[thing.size or ""]
             assert low <= thing.across_px <= high
 
 
@@ -109,8 +109,9 @@ def test_place_says_where_an_object_rests() -> None:
 def test_everything_in_the_world_occurs() -> None:
     scenes = [sample_scene(seed) for seed in range(400)]
     things = [thing for scene in scenes for thing in scene.objects]
-    for key, names in LABEL_NAMES.items():
-        assert {getattr(thing, key) for thing in things} == set(names)
+    names = {**LABEL_NAMES, "motion": FIRST_WORLD.motions}
+    for key in names:
+        assert {getattr(thing, key) for thing in things} == set(names[key])
     assert {len(scene.objects) for scene in scenes} == {1, 2}
     assert {scene.size for scene in scenes} == {(112, 112), (140, 112), (112, 140)}
     assert {scene.background.axis for scene in scenes} == {None, "vertical", "horizontal"}

@@ -204,7 +204,7 @@ def test_a_claim_for_which_there_is_no_fact_is_wrong() -> None:
 
 
 def test_a_contradiction_is_wrong() -> None:
-    claim = read_object("a large red circle rises and moves to the left")
+    claim = read_object("a large red circle rises and then sinks")
     assert (claim.colour, claim.motion) == ("red", CONFLICT)
     text = "A large red circle moves to the left. The red circle rises."
     assert score_caption(account_of(RED_CIRCLE), text).by_kind["motion"] == (0, 1, 0)

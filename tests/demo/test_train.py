@@ -17,27 +17,33 @@ from vidcap.demo import fit as fitting
 from vidcap.demo.batches import (
     FIRST_TRAINING_SEED,
     HELD_OUT_SEED,
+    TEXT_ROWS,
     Batches,
     Encoder,
     buckets,
     make_batch,
 )
-from vidcap.demo.checkpoint import ModelShape
+from vidcap.demo.checkpoint import ModelShape, adopt_weights, build_model
 from vidcap.demo.clips import LAST_SEED
 from vidcap.demo.fit import Clock, Log, Run, Stage, fit
-from vidcap.demo.scenes import FIRST_WORLD, frame_times, sample_scene, truth
+from vidcap.demo.losses import FACT_WEIGHT, word_weights
+from vidcap.demo.scenes import FIRST_WORLD, frame_times, sample_scene, token_labels, truth
 from vidcap.demo.score import score_caption
+from vidcap.demo.states import state_labels
 from vidcap.demo.tokenizer import train_tokenizer
 from vidcap.demo.train import Pair, copy_vision, label_loss, tokenizer_texts, train
+from vidcap.demo.world import RICH_WORLD
 
 TARGET = ModelShape(2, 64, 64, 2, mrope_section=(4, 6, 6), vision_layers=1, vision_hidden=32)
 TARGET = replace(TARGET, vision_heads=2, vision_intermediate=32)
 DRAFT = replace(TARGET, layers=1, hidden=32, heads=1)
-STAGES = (
-    Stage("vision", steps=3, clips=2, warmup=1, check_every=2),
-    Stage("target", steps=3, clips=2, warmup=1, check_every=3),
-    Stage("draft", steps=3, clips=2, warmup=1, check_every=3),
-)
+TINY = replace(RICH_WORLD, lengths=((112, 112, 4.0, 1.0), (140, 112, 5.0, 1.0)))
+STAGES = {
+    "vision": Stage("vision", steps=3, clips=2, warmup=1, check_every=2),
+    "target": Stage("target", steps=3, clips=2, warmup=1, check_every=3),
+    "long": Stage("long", steps=2, clips=2, warmup=1, check_every=9, worlds=((TINY, 1.0),)),
+    "draft": Stage("draft", steps=3, clips=2, warmup=1, check_every=3),
+}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +58,8 @@ def encoder(tokenizer: Any) -> Encoder:
 
 def start(out: Path, tokenizer: Any, lines: list[str], *, resume: bool = False) -> Pair:
     run = Run(out, Encoder(tokenizer), 0, torch.device("cpu"), None, resume, Log(lines.append))
-    return Pair(run, tokenizer, compiled=False, shapes=(TARGET, DRAFT), stages=STAGES)
+    shapes, layers = (TARGET, DRAFT), (0, 0)
+    return Pair(run, tokenizer, compiled=False, shapes=shapes, stages=STAGES, layers=layers)
 
 
 def weights(module: Any) -> dict[str, torch.Tensor]:
@@ -95,7 +102,7 @@ def test_a_stopped_run_goes_on_where_it_was(
         return label_loss(forward.vision(batch.frames), cut.heads, batch)
 
     with pytest.raises(KeyboardInterrupt):
-        fit(cut.run, STAGES[0], cut.parts["vision"], loss_of, lambda: "")
+        fit(cut.run, STAGES["vision"], cut.parts["vision"], loss_of, lambda: "")
     again = start(tmp_path / "cut", tokenizer, [], resume=True)
     again.train_vision()
     assert same(weights(again.parts["vision"]), weights(whole.parts["vision"]))
@@ -160,8 +167,58 @@ def test_buckets_share_size_and_grids_and_cover_the_world() -> None:
     for world, _ in parts:
         scenes = [sample_scene(FIRST_TRAINING_SEED + k, world) for k in range(6)]
         assert len({(s.size, -(-len(frame_times(s)) // 2)) for s in scenes}) == 1
-    covered = {(w.frame_sizes[0][:2], d) for w, _ in parts for d in w.durations_s}
-    assert len(covered) == len(FIRST_WORLD.frame_sizes) * len(FIRST_WORLD.durations_s)
+    covered = {one[:3] for part, _ in parts for one in part.combinations()}
+    assert covered == {one[:3] for one in FIRST_WORLD.combinations()}
+
+
+def test_long_clips_make_small_batches(encoder: Encoder) -> None:
+    long = replace(RICH_WORLD, lengths=((224, 224, 10.0, 1.0),))
+    drawn = Batches(encoder, 0, 8, 1, worlds=((long, 1.0),), rows=2 * (640 + TEXT_ROWS))[0]
+    assert len(drawn.scenes) == 2
+    assert drawn.labels["second"].shape == (2, 640)
+    assert drawn.labels["second"][0].unique().tolist() == list(range(10))
+
+
+def test_states_tell_objects_with_a_history_apart() -> None:
+    world = replace(RICH_WORLD, event_kinds=("appears", "changes colour"), event_counts=(0, 1.0))
+    seen = set()
+    for seed in range(12):
+        scene = sample_scene(FIRST_TRAINING_SEED + seed, world)
+        facts, colours = truth(scene), token_labels(scene, frame_times(scene))["colour"]
+        histories = state_labels(facts, colours)["history"]
+        assert ((histories > 0) == (colours > 0)).all()
+        for event in facts["events"]:
+            first = int(event["time_s"])
+            if event["kind"] == "changes colour":
+                assert not (histories[:first] == 3).any()
+            seen.add((event["kind"], *np.unique(histories)[1:].tolist()))
+    assert {kind for kind, *_ in seen} == {"appears", "changes colour"}
+    assert {state for _, *states in seen for state in states} == {1, 2, 3}
+
+
+def test_a_pair_may_start_from_another_with_other_words(tokenizer: Any, tmp_path: Path) -> None:
+    pair = start(tmp_path, tokenizer, [])
+    pair.save()
+    other = train_tokenizer(["a quite different text about nothing in particular"] * 30, 420)
+    model = build_model(TARGET, other, 9)
+    adopt_weights(model, other, tmp_path / "target")
+    old = pair.target.state_dict()["model.language_model.embed_tokens.weight"].bfloat16().float()
+    new = model.state_dict()["model.language_model.embed_tokens.weight"]
+    known = tokenizer.get_vocab()
+    for token, row in other.get_vocab().items():
+        if token in known:
+            assert torch.equal(new[row], old[known[token]])
+    assert torch.equal(
+        model.model.language_model.norm.weight, pair.target.model.language_model.norm.weight
+    )
+
+
+def test_words_of_facts_weigh_more(tokenizer: Any) -> None:
+    weights = word_weights(tokenizer, len(tokenizer))
+    red, the = tokenizer(" red").input_ids, tokenizer(" the").input_ids
+    assert len(red) == len(the) == 1
+    assert weights[red[0]] == FACT_WEIGHT
+    assert weights[the[0]] == 1
 
 
 def test_targets_spell_the_answers(encoder: Encoder) -> None:

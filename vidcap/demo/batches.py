@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vidcap.demo.clips import through_codec
-from vidcap.demo.language import DESCRIBE_PROMPTS, caption, questions
+from vidcap.demo.language import BRIEF_PROMPTS, DESCRIBE_PROMPTS, caption, questions
 from vidcap.demo.scenes import (
     FIRST_WORLD,
     LABEL_CLASSES,
@@ -27,7 +27,9 @@ from vidcap.demo.scenes import (
     render_frames,
     sample_scene,
     token_labels,
+    truth,
 )
+from vidcap.demo.states import STATE_CLASSES, state_labels
 from vidcap.demo.tokenizer import TURN_END, VIDEO_PAD, VISION_END
 
 #: Training and its checks draw scenes from here on, far above every seed that a user can give.
@@ -36,11 +38,17 @@ HELD_OUT_SEED = 2**50
 #: Share of clips that pass through H.264, and the rate factors drawn for them.
 CODEC_SHARE, CODEC_CRF = 0.85, (18, 32)
 #: Rows that questions get beyond the longest caption of a batch.
-QUESTION_ROWS = 24
+QUESTION_ROWS = 96
+#: Share of clips that are also asked for one sentence.
+BRIEF_SHARE = 0.15
+#: Rows that the texts of a clip take, about.
+TEXT_ROWS = 280
 CELL_PX = 28
 #: Position ids per pair of frames: tokens_per_second times the second that a pair spans.
 IDS_PER_GRID = 2
 IGNORED = -1
+
+Worlds = Sequence[tuple[World, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class Batch:
 
     Attributes:
         frames: uint8 [b, n, h, w, 3], n even.
-        labels: per key of ``LABEL_CLASSES``, long [b, visual tokens].
+        labels: per key of ``LABEL_CLASSES`` and ``STATE_CLASSES``, long [b, visual tokens].
         ids: long [b, length].
         positions: long [3, b, length], the ``reference`` policy.
         texts: long [b, length]: 0 for what all texts share, k for the k-th text, -1 for padding.
@@ -68,9 +76,10 @@ class Batch:
     scenes: tuple[Scene, ...]
 
     def mask(self) -> Tensor:
-        """bool [b, length, length]: earlier rows of the shared part or of the same text."""
-        own = self.texts[:, :, None] == self.texts[:, None, :]
-        return (own | (self.texts == 0)[:, None, :]).tril()
+        """bool [b, rows of texts, length]: earlier rows of the shared part or of the same text."""
+        first = int((self.texts[0] == 0).sum())
+        own = self.texts[:, first:, None] == self.texts[:, None, :]
+        return (own | (self.texts == 0)[:, None, :]).tril(first)
 
     def to(self, device: torch.device) -> Batch:
         """The batch with its tensors on ``device``."""
@@ -137,19 +146,21 @@ def shared_positions(start: int, grid: tuple[int, int, int]) -> tuple[Tensor, in
     return torch.cat((text, video, torch.full((3, 1), behind)), dim=1), behind + 1
 
 
+def visual_tokens(width: int, height: int, duration_s: float) -> int:
+    """Visual tokens of a clip of this size, sampled at two frames a second."""
+    return -(-round(duration_s * 2) // 2) * (height // CELL_PX) * (width // CELL_PX)
+
+
 def buckets(world: World) -> list[tuple[World, float]]:
     """The world cut into worlds whose clips share frame size and grids, each with its share."""
-    sizes = sum(weight for _, _, weight in world.frame_sizes)
-    groups: dict[int, list[float]] = {}
-    for duration in world.durations_s:
-        groups.setdefault(-(-round(duration * 2) // 2), []).append(duration)
+    total = sum(weight for *_, weight in world.combinations())
+    groups: dict[tuple[int, int, int], list[tuple[int, int, float, float]]] = {}
+    for one in world.combinations():
+        width, height, duration_s, _ = one
+        groups.setdefault((width, height, -(-round(duration_s * 2) // 2)), []).append(one)
     return [
-        (
-            replace(world, frame_sizes=((width, height, 1.0),), durations_s=tuple(durations)),
-            weight / sizes * len(durations) / len(world.durations_s),
-        )
-        for width, height, weight in world.frame_sizes
-        for durations in groups.values()
+        (replace(world, lengths=tuple(group)), sum(weight for *_, weight in group) / total)
+        for group in groups.values()
     ]
 
 
@@ -169,10 +180,11 @@ class Batches(torch.utils.data.Dataset[Batch]):
     Args:
         encoder: of the tokenizer in use.
         seed: of the run.
-        clips: clips per batch.
+        clips: most clips per batch.
         steps: number of batches.
         first_seed: start of the range of scene seeds.
-        world: what may occur.
+        worlds: what may occur, and how often each of them is drawn.
+        rows: about how many rows a batch may have; long clips make smaller batches.
     """
 
     def __init__(
@@ -182,11 +194,15 @@ class Batches(torch.utils.data.Dataset[Batch]):
         clips: int,
         steps: int,
         first_seed: int = FIRST_TRAINING_SEED,
-        world: World = FIRST_WORLD,
+        worlds: Worlds = ((FIRST_WORLD, 1.0),),
+        rows: int | None = None,
     ):
         self._encoder = encoder
         self._seed, self._clips, self._steps, self._first = seed, clips, steps, first_seed
-        self._buckets = buckets(world)
+        self._rows = rows
+        self._buckets = [
+            (part, share * weight) for world, weight in worlds for part, share in buckets(world)
+        ]
 
     def __len__(self) -> int:
         return self._steps
@@ -195,11 +211,19 @@ class Batches(torch.utils.data.Dataset[Batch]):
         if not 0 <= step < self._steps:
             raise IndexError(step)
         rng = np.random.default_rng((self._seed, self._first, step))
-        shares = [share for _, share in self._buckets]
-        world = self._buckets[int(rng.choice(len(shares), p=shares))][0]
-        seeds = self._first + rng.integers(2**39, size=self._clips)
+        shares = np.asarray([share for _, share in self._buckets])
+        chosen = int(rng.choice(len(shares), p=shares / shares.sum()))
+        world = self._buckets[chosen][0]
+        seeds = self._first + rng.integers(2**39, size=self._clips_of(world))
         scenes = tuple(sample_scene(int(seed), world) for seed in seeds)
         return make_batch(scenes, self._encoder, rng)
+
+    def _clips_of(self, world: World) -> int:
+        """Clips of a batch of one bucket."""
+        if self._rows is None:
+            return self._clips
+        length = visual_tokens(*world.lengths[0][:3]) + TEXT_ROWS
+        return max(1, min(self._clips, self._rows // length))
 
     def __iter__(self) -> Iterator[Batch]:
         return (self[step] for step in range(self._steps))
@@ -208,7 +232,7 @@ class Batches(torch.utils.data.Dataset[Batch]):
 def make_batch(scenes: tuple[Scene, ...], encoder: Encoder, rng: np.random.Generator) -> Batch:
     """A batch of scenes that share frame size and number of frame pairs."""
     frames = np.stack([clip(scene, rng) for scene in scenes])
-    labels = [token_labels(scene, frame_times(scene), CELL_PX) for scene in scenes]
+    labels = [_labels(scene) for scene in scenes]
     grid = labels[0]["colour"].shape
     texts = [_texts(scene, encoder, rng) for scene in scenes]
     shared = encoder.shared(int(np.prod(grid)))
@@ -220,7 +244,7 @@ def make_batch(scenes: tuple[Scene, ...], encoder: Encoder, rng: np.random.Gener
         frames=torch.from_numpy(frames),
         labels={
             key: torch.from_numpy(np.stack([one[key].ravel() for one in labels])).long()
-            for key in LABEL_CLASSES
+            for key in (*LABEL_CLASSES, *STATE_CLASSES)
         },
         ids=torch.stack(ids),
         positions=torch.stack(places, dim=1),
@@ -231,14 +255,25 @@ def make_batch(scenes: tuple[Scene, ...], encoder: Encoder, rng: np.random.Gener
     )
 
 
+def _labels(scene: Scene) -> dict[str, NDArray[np.int16]]:
+    shown = token_labels(scene, frame_times(scene), CELL_PX)
+    return {**shown, **state_labels(truth(scene), shown["colour"])}
+
+
 def _texts(
     scene: Scene, encoder: Encoder, rng: np.random.Generator
 ) -> list[tuple[list[int], list[int]]]:
     """Request and answer ids: the caption first, then questions in random order."""
-    request = DESCRIBE_PROMPTS[int(rng.integers(len(DESCRIBE_PROMPTS)))]
+    pairs = [(_draw(rng, DESCRIBE_PROMPTS), caption(scene, rng))]
+    if rng.random() < BRIEF_SHARE:
+        pairs.append((_draw(rng, BRIEF_PROMPTS), caption(scene, rng, brief=True)))
     asked = questions(scene, rng)
-    pairs = [(request, caption(scene, rng)), *(asked[k] for k in rng.permutation(len(asked)))]
+    pairs += [(asked[k].text, asked[k].answer) for k in rng.permutation(len(asked))]
     return [(encoder.request(question), encoder.answer(answer)) for question, answer in pairs]
+
+
+def _draw(rng: np.random.Generator, options: Sequence[str]) -> str:
+    return options[int(rng.integers(len(options)))]
 
 
 def _row(

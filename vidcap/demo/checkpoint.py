@@ -199,3 +199,26 @@ def load_checkpoint(folder: Path, dtype: torch.dtype = torch.float32) -> tuple[A
     """The model and tokenizer of a folder written by :func:`save_checkpoint`."""
     model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype)
     return model, AutoTokenizer.from_pretrained(folder)
+
+
+def adopt_weights(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Start a model from the weights of an earlier checkpoint of the same shape.
+
+    Tokenizers may differ: rows of the embeddings are matched by what their tokens spell, and a new
+    token starts as the mean of the old tokens that spell it.
+    """
+    old, old_tokenizer = load_checkpoint(folder)
+    state, own = old.state_dict(), model.state_dict()
+    name = next(key for key in own if key.endswith("embed_tokens.weight"))
+    rows = own[name].clone()
+    known = old_tokenizer.get_vocab()
+    for token, index in tokenizer.get_vocab().items():
+        if token in known:
+            rows[index] = state[name][known[token]]
+        else:
+            text = tokenizer.convert_tokens_to_string([token])
+            rows[index] = state[name][old_tokenizer(text).input_ids].mean(0)
+    state[name] = rows
+    for key in set(model.all_tied_weights_keys):
+        state.pop(key, None)
+    model.load_state_dict(state, strict=False)

@@ -28,6 +28,8 @@ LAST_SEED = 2**31 - 1
 
 #: With its macroblock tree, x264 codes small frames a little differently from run to run.
 _REPRODUCIBLE = {"x264-params": "mbtree=0"}
+#: Frames rendered at once, so that long clips need no more memory than short ones.
+_FRAMES_AT_ONCE = 32
 
 
 def through_codec(frames: NDArray[np.uint8], crf: int) -> NDArray[np.uint8]:
@@ -76,8 +78,10 @@ def write_mp4(scene: Scene, path: Path, fps: int = 8, crf: int = 23) -> None:
         stream.codec_context.sample_aspect_ratio = Fraction(1, 1)
         stream.codec_context.thread_count = 1
         stream.options = {"preset": "medium", "crf": str(crf), **_REPRODUCIBLE}
-        for rgb in render_frames(scene, frame_times(scene, fps)):
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(rgb, format="rgb24")))
+        times_s = frame_times(scene, fps)
+        for first in range(0, len(times_s), _FRAMES_AT_ONCE):
+            for rgb in render_frames(scene, times_s[first : first + _FRAMES_AT_ONCE]):
+                container.mux(stream.encode(av.VideoFrame.from_ndarray(rgb, format="rgb24")))
         container.mux(stream.encode(None))
 
 

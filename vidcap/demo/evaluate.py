@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from vidcap.demo.answers import score_answer
 from vidcap.demo.batches import Batch, Encoder, shared_positions
 from vidcap.demo.forward import Forward
-from vidcap.demo.language import DESCRIBE_PROMPTS
+from vidcap.demo.language import DESCRIBE_PROMPTS, QUESTION_KINDS, questions
 from vidcap.demo.scenes import truth
 from vidcap.demo.score import FactScore, pooled, score_caption
 
@@ -74,6 +76,21 @@ def fact_score(
             texts.append(encoder.decode(ids))
             scores.append(score_caption(truth(scene), texts[-1]))
     return pooled(scores), texts
+
+
+def question_score(
+    forward: Forward, batches: Iterable[Batch], encoder: Encoder, clips: int = 4
+) -> dict[str, tuple[int, int]]:
+    """Answers right and questions asked, per kind, for the first clips of each batch."""
+    counts = {kind: [0, 0] for kind in QUESTION_KINDS}
+    for batch in batches:
+        for row, scene in enumerate(batch.scenes[:clips]):
+            for one in questions(scene, np.random.default_rng(scene.seed)):
+                request = encoder.request(one.text)
+                ids = greedy(forward, batch.frames[row : row + 1], request, encoder, limit=40)[0]
+                counts[one.kind][0] += score_answer(one, encoder.decode(ids))
+                counts[one.kind][1] += 1
+    return {kind: (right, count) for kind, (right, count) in counts.items()}
 
 
 @torch.no_grad()

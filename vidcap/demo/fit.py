@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from vidcap.demo.batches import Batch, Batches, Encoder
+from vidcap.demo.batches import Batch, Batches, Encoder, Worlds
+from vidcap.demo.world import FIRST_WORLD
 
 LOG_EVERY = 20
 SAVE_EVERY_S = 180.0
@@ -28,9 +29,10 @@ class Stage:
     Attributes:
         name: of the state file and in the log.
         steps: most steps; fewer where the time budget ends first.
-        clips: clips per step.
+        clips: most clips per step.
         peak_lr: learning rate after warm-up; it then falls along a cosine to ``floor`` of it.
         check_every: steps between checks on held-out clips.
+        worlds, rows: see :class:`vidcap.demo.batches.Batches`.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Stage:
     warmup: int = 50
     floor: float = 0.02
     check_every: int = 250
+    worlds: Worlds = ((FIRST_WORLD, 1.0),)
+    rows: int | None = None
 
 
 class Log:
@@ -159,7 +163,7 @@ def _loader(run: Run, stage: Stage, start: int) -> DataLoader[Batch]:
     """The stage's own batches from ``start`` on, rendered by one process beside the training."""
     seed = run.seed + zlib.crc32(stage.name.encode())
     return DataLoader(
-        Batches(run.encoder, seed, stage.clips, stage.steps),
+        Batches(run.encoder, seed, stage.clips, stage.steps, worlds=stage.worlds, rows=stage.rows),
         batch_size=None,
         sampler=range(start, stage.steps),
         num_workers=1,

@@ -113,33 +113,36 @@ def _dense(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
 
 
-def vision_block(
-    x: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    groups: tuple[Tensor, ...],
-    heads: int,
-    w: Weights,
-    dtype: torch.dtype,
-) -> Tensor:
-    """One block of the vision tower on ``x`` [f, patches, c]; attention inside each window."""
-    norm1, norm2, qkv_w, qkv_b, proj_w, proj_b, gate, gate_b, up, up_b, down, down_b = w
+def vision_heads(
+    x: Tensor, cos: Tensor, sin: Tensor, heads: int, w: Weights, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys, values [f, patches, heads, d] of a vision block, ``x`` [f, patches, c]."""
+    norm1, _, qkv_w, qkv_b, *_ = w
     f, s, c = x.shape
     qkv = linear(rms_norm(x, norm1, 1e-6), qkv_w, qkv_b, dtype).view(f, s, 3, heads, c // heads)
-    q, k, v = rotate(qkv[:, :, 0], cos, sin), rotate(qkv[:, :, 1], cos, sin), qkv[:, :, 2]
+    return rotate(qkv[:, :, 0], cos, sin), rotate(qkv[:, :, 1], cos, sin), qkv[:, :, 2]
+
+
+def windowed(q: Tensor, k: Tensor, v: Tensor, groups: tuple[Tensor, ...]) -> Tensor:
+    """Attention inside each window, or over all patches where there are no ``groups``."""
     if not groups:
-        out = _dense(q, k, v)
-    else:
-        out = torch.empty_like(v)
-        for index in groups:
-            mixed = _dense(*(part[:, index].flatten(0, 1) for part in (q, k, v)))
-            out = out.index_copy(1, index.flatten(), mixed.reshape(f, -1, heads, c // heads))
-    x = x + linear(out.reshape(f, s, c), proj_w, proj_b, dtype)
+        return _dense(q, k, v)
+    out = torch.empty_like(v)
+    for index in groups:
+        mixed = _dense(*(part[:, index].flatten(0, 1) for part in (q, k, v)))
+        out = out.index_copy(1, index.flatten(), mixed.reshape(v.shape[0], -1, *v.shape[2:]))
+    return out
+
+
+def vision_rest(x: Tensor, mixed: Tensor, w: Weights, dtype: torch.dtype) -> Tensor:
+    """What follows attention in a vision block."""
+    _, norm2, _, _, proj_w, proj_b, gate, gate_b, up, up_b, down, down_b = w
+    x = x + linear(mixed.flatten(2), proj_w, proj_b, dtype)
     return x + gated_mlp(rms_norm(x, norm2, 1e-6), (gate, up, down), (gate_b, up_b, down_b), dtype)
 
 
 def vision_weights(block: Any) -> Weights:
-    """The parameters of one released vision block, in the order of :func:`vision_block`."""
+    """The parameters of one released vision block, in the order of :func:`vision_rest`."""
     a, m = block.attn, block.mlp
     pairs = (a.qkv, a.proj, m.gate_proj, m.up_proj, m.down_proj)
     flat = [tensor for layer in pairs for tensor in (layer.weight, layer.bias)]
@@ -163,7 +166,8 @@ class Forward:
         wrap: Callable[[Any], Any] = (
             (lambda f: torch.compile(f, dynamic=True)) if compiled else (lambda f: f)
         )
-        self._vision_block = wrap(vision_block)
+        # Windows differ from frame size to frame size, so what is compiled leaves them out.
+        self._vision_heads, self._vision_rest = wrap(vision_heads), wrap(vision_rest)
         self._text_layer = wrap(text_layer)
 
     def vision(self, frames: Tensor) -> Tensor:
@@ -180,9 +184,9 @@ class Forward:
         inside = tuple(i.to(frames.device) for i in windows(h, w, config.spatial_merge_size, side))
         for number, block in enumerate(self.visual.blocks):
             groups = () if number in config.fullatt_block_indexes else inside
-            x = self._vision_block(
-                x, cos, sin, groups, config.num_heads, vision_weights(block), self.dtype
-            )
+            w = vision_weights(block)
+            q, k, v = self._vision_heads(x, cos, sin, config.num_heads, w, self.dtype)
+            x = self._vision_rest(x, windowed(q, k, v, groups), w, self.dtype)
         return self._merge(x).reshape(b, -1, config.out_hidden_size)
 
     def _merge(self, x: Tensor) -> Tensor:
@@ -196,18 +200,26 @@ class Forward:
         x = self.text.embed_tokens(ids)
         return torch.cat((x[:, :start], visual, x[:, start + visual.shape[1] :]), dim=1)
 
-    def hidden(self, embeddings: Tensor, positions: Tensor, mask: Tensor) -> Tensor:
+    def hidden(
+        self,
+        embeddings: Tensor,
+        positions: Tensor,
+        mask: Tensor,
+        taps: dict[int, Tensor] | None = None,
+    ) -> Tensor:
         """Last hidden states [b, n, hidden] (after the final norm).
 
         Args:
             embeddings: float32 [b, n, hidden].
             positions: long [3, b, n].
-            mask: bool [b, n, n], True where the row may look at the column.
+            mask: bool [b, rows, n], True where one of the last rows may look at the column; the
+                n - rows before them look at all that is not behind them.
+            taps: filled with the residual stream [b, n, hidden] behind the layers that it names.
         """
         config = self.text.config
         cos, sin = (a[:, :, None] for a in self.text.rotary_emb(embeddings, positions))
         x = embeddings
-        for layer in self.text.layers:
+        for number, layer in enumerate(self.text.layers):
             x = self._text_layer(
                 x,
                 cos,
@@ -218,6 +230,8 @@ class Forward:
                 text_weights(layer),
                 self.dtype,
             )
+            if taps is not None and number in taps:
+                taps[number] = x
         return rms_norm(x, self.text.norm.weight, config.rms_norm_eps)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -228,17 +242,41 @@ class Forward:
 # -------------------------------------------------------------------------------------------- text
 
 
+#: Rows from which the fused kernel is faster in training than attention written out.
+FUSED_ROWS = 384
+
+
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
-    """Masked attention of q [b, heads, n, d] on k, v [b, kv heads, n, d], written out.
+    """Attention of q [b, heads, n, d] on k, v [b, kv heads, n, d].
+
+    Args:
+        mask: bool [b, rows, n] of the last rows; the others are causal.
+    """
+    first = q.shape[2] - mask.shape[1]
+    out = _masked(q[:, :, first:], k, v, mask)
+    if not first:
+        return out
+    q, k, v = q[:, :, :first], k[:, :, :first], v[:, :, :first]
+    if first >= FUSED_ROWS:
+        causal = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+    else:
+        triangle = torch.ones(1, first, first, dtype=torch.bool, device=q.device).tril()
+        causal = _masked(q, k, v, triangle)
+    return torch.cat((causal, out), dim=2)
+
+
+def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """Masked attention of q [b, heads, m, d] on k, v [b, kv heads, n, d], written out.
 
     Query heads that share a key head become rows of one product, so keys and values are not copied.
     Written out because the backward of the CPU's fused kernel takes twice as long on short rows.
     """
     b, kv_heads, n, d = k.shape
+    m = q.shape[2]
     scores = (q.reshape(b, kv_heads, -1, d) @ k.transpose(2, 3)).float() * d**-0.5
-    scores = scores.view(b, kv_heads, -1, n, n).masked_fill(~mask[:, None, None], float("-inf"))
+    scores = scores.view(b, kv_heads, -1, m, n).masked_fill(~mask[:, None, None], float("-inf"))
     shares = torch.softmax(scores, dim=-1).to(q.dtype).view(b, kv_heads, -1, n)
-    return (shares @ v).reshape(b, -1, n, d)
+    return (shares @ v).reshape(b, -1, m, d)
 
 
 def text_layer(
@@ -251,7 +289,7 @@ def text_layer(
     w: Weights,
     dtype: torch.dtype,
 ) -> Tensor:
-    """One decoder layer on ``x`` [b, n, c]; ``mask`` is bool [b, n, n]."""
+    """One decoder layer on ``x`` [b, n, c]; ``mask`` as in :func:`attend`."""
     norm1, norm2, q_w, k_w, v_w, q_b, k_b, v_b, o_w, gate, up, down = w
     b, n, _ = x.shape
     d = k_w.shape[0] // kv_heads

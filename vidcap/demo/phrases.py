@@ -32,16 +32,52 @@ MOTION_PHRASES: dict[str, tuple[str, ...]] = {
     ),
     "up": ("moves upwards", "rises", "floats upwards", "climbs", "goes up"),
     "down": ("moves downwards", "sinks", "drifts downwards", "falls", "goes down"),
+    "up left": (
+        "moves up and to the left",
+        "rises to the left",
+        "drifts upwards and leftwards",
+        "slides diagonally up to the left",
+        "climbs leftwards",
+    ),
+    "up right": (
+        "moves up and to the right",
+        "rises to the right",
+        "drifts upwards and rightwards",
+        "slides diagonally up to the right",
+        "climbs rightwards",
+    ),
+    "down left": (
+        "moves down and to the left",
+        "sinks to the left",
+        "drifts downwards and leftwards",
+        "slides diagonally down to the left",
+        "falls leftwards",
+    ),
+    "down right": (
+        "moves down and to the right",
+        "sinks to the right",
+        "drifts downwards and rightwards",
+        "slides diagonally down to the right",
+        "falls rightwards",
+    ),
+    "circling": (
+        "goes round and round",
+        "circles on the spot",
+        "keeps circling",
+        "runs in a loop",
+    ),
+    "bouncing": (
+        "bounces back and forth",
+        "moves back and forth",
+        "swings to and fro",
+        "keeps bouncing",
+    ),
+    "growing": ("grows", "gets bigger", "becomes larger", "swells", "expands"),
+    "shrinking": ("shrinks", "gets smaller", "becomes smaller", "contracts", "keeps shrinking"),
 }
 
-#: How a motion is asked for, and said of several objects.
-PLURAL_MOTIONS: dict[str, str] = {
-    "still": "stay still",
-    "left": "move to the left",
-    "right": "move to the right",
-    "up": "move upwards",
-    "down": "move downwards",
-}
+#: The motions that a plain caption can tell.
+SIMPLE_MOTIONS: tuple[str, ...] = ("still", "left", "right", "up", "down")
 
 PLACE_PHRASES: tuple[str, ...] = (
     "in the {place}",
@@ -129,10 +165,3 @@ RELATION_SENTENCES: dict[str, tuple[str, ...]] = {
         "Both the {first} and the {second} keep their place.",
     ),
 }
-
-COLOUR_QUESTIONS = ("What color is the {shape}?", "Which color does the {shape} have?")
-COUNT_QUESTIONS = ("How many objects are there?", "How many objects can be seen?")
-MOTION_QUESTIONS = ("How does the {name} move?", "What does the {name} do?")
-SIZE_QUESTIONS = ("How big is the {name}?", "What size is the {name}?")
-BACKGROUND_QUESTIONS = ("What is the background like?", "What does the background look like?")
-EXISTS_QUESTIONS = ("Is there {a} {name}?", "Can you see {a} {name}?")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
+from vidcap.demo.events import EventClaim, is_definite, read_event
 from vidcap.demo.phrases import NUMBERS, SIZE_WORDS
 from vidcap.demo.world import BACKGROUND_COLOURS, COLOURS, SHAPES
 
@@ -45,13 +46,16 @@ class Claims:
 
     Attributes:
         count: number of objects.
-        background: colours, then the axis of a gradient, e.g. ``navy`` or ``navy teal vertical``.
+        background: colours, then the axis of a gradient, e.g. ``navy`` or ``navy teal vertical``;
+            behind ``checker`` in alphabetical order, and behind ``noise``.
+        events: in the order in which the text tells them.
     """
 
     count: str | None = None
     background: str | None = None
     objects: tuple[ObjectClaim, ...] = ()
     relations: tuple[RelationClaim, ...] = ()
+    events: tuple[EventClaim, ...] = ()
 
 
 def _any_of(words: tuple[str, ...]) -> str:
@@ -68,17 +72,38 @@ _COUNT = re.compile(
     rf"\b({'|'.join(NUMBERS[1:])}|a single|a pair of|a|an) (?:object|shape|figure)s?\b"
 )
 _END_WORD = re.compile(r"\b(?:top|bottom|left|right)\b")
+#: A colour of a background with the end of a gradient that it is at.
+_BEHIND = (
+    rf"\b(?:{'|'.join(BACKGROUND_COLOURS)})\b(?: (?:at the (?:top|bottom)|on the (?:left|right)))?"
+)
 _PLACE = re.compile(r"\b(?:(upper|lower) (left|right)|(middle|center))\b")
 _SIZES = {name: re.compile(_any_of(words)) for name, words in SIZE_WORDS.items()}
 _MOTIONS = {
     "left": re.compile(r"\b(?:leftwards?|to the left)\b"),
     "right": re.compile(r"\b(?:rightwards?|to the right)\b"),
-    "up": re.compile(r"\b(?:upwards?|rises?|climbs?|(?:goes|floats) up)\b"),
-    "down": re.compile(r"\b(?:downwards?|sinks?|falls?|(?:goes|drifts) down)\b"),
+    "up": re.compile(r"\b(?:upwards?|rises?|climbs?|(?:goes|floats|moves?|diagonally) up)\b"),
+    "down": re.compile(r"\b(?:downwards?|sinks?|falls?|(?:goes|drifts|moves?|diagonally) down)\b"),
     "still": re.compile(
         r"\b(?:still|does not move|not moving|rests|motionless|stays? in place|stays? put)\b"
     ),
+    "circling": re.compile(r"\bround and round\b|\bcircl(?:es|ing)\b|\bin a loop\b"),
+    "bouncing": re.compile(r"\bback and forth\b|\bto and fro\b|\bbounc(?:es?|ing)\b"),
+    "growing": re.compile(
+        r"\b(?:grows?|growing|swells?|expands?|(?:gets?|becomes?) (?:bigger|larger))\b"
+    ),
+    "shrinking": re.compile(r"\b(?:shrinks?|shrinking|contracts?|(?:gets?|becomes?) smaller)\b"),
 }
+#: Motions that together make a slanting one.
+_SLANTS = {
+    frozenset((rise, side)): f"{rise} {side}"
+    for rise in ("up", "down")
+    for side in ("left", "right")
+}
+_CHECKER = re.compile(r"\bcheck(?:s|ers?|ered|erboard)\b")
+_PATTERN_WORD = re.compile(
+    r"\b(?:check(?:s|ers?|ered|erboard)|grainy|noisy|speckled|grain|noise)\b"
+)
+_NOISE = re.compile(r"\b(?:grainy|noisy|speckled|grain|noise)\b")
 #: Pattern, relation, and whether the objects are named in the opposite order.
 _RELATIONS = (
     (re.compile(r"\b(?:larger|bigger) than\b|\bmore room than\b"), "larger", False),
@@ -94,6 +119,7 @@ _RELATIONS = (
 _DEFINITE = re.compile(rf"\bthe (?:{_COLOUR})\b")
 _SENTENCE_END = re.compile(r"[.!?\n]+")
 _CLAUSE_BREAK = re.compile(r",? and (?=an? )")
+_LIST_BREAK = re.compile(r",? and (?=an? )|, (?=an? )")
 
 
 @dataclass(slots=True)
@@ -104,6 +130,7 @@ class _Reader:
     backgrounds: set[str] = field(default_factory=set)
     objects: list[ObjectClaim] = field(default_factory=list)
     relations: list[RelationClaim] = field(default_factory=list)
+    events: list[EventClaim] = field(default_factory=list)
 
     def read(self, sentence: str) -> None:
         relation = _read_relation(sentence)
@@ -112,12 +139,21 @@ class _Reader:
             return
         self.counts |= _read_counts(sentence)
         if "background" in sentence:
-            background = _read_background(sentence)
+            behind, rest = _split_background(sentence)
+            background = _read_background(behind)
             if background is not None:
                 self.backgrounds.add(background)
+            for clause in _things(rest):
+                self._read_object(clause)
             return
+        event = read_event(sentence)
+        if event is not None:
+            self.events.append(event)
+            if is_definite(sentence):
+                return
         for clause in _CLAUSE_BREAK.split(sentence):
-            self._read_object(clause)
+            for part in _things(clause):
+                self._read_object(part)
 
     def _read_object(self, clause: str) -> None:
         claim = read_object(clause)
@@ -153,6 +189,7 @@ def read_claims(text: str) -> Claims:
         _only(reader.backgrounds),
         tuple(reader.objects),
         tuple(reader.relations),
+        tuple(reader.events),
     )
 
 
@@ -164,9 +201,20 @@ def read_object(clause: str) -> ObjectClaim:
         colour=_only(set(_COLOUR_WORD.findall(rest))),
         shape=_only(set(_SHAPE_WORD.findall(rest))),
         size=_only({name for name, words in _SIZES.items() if words.search(rest)}),
-        motion=_only({name for name, words in _MOTIONS.items() if words.search(rest)}),
+        motion=read_motion(rest),
         place=_only({"middle" if place == "center" else place for place in places}),
     )
+
+
+def motions_in(clause: str) -> frozenset[str]:
+    """Every motion that a clause in lower case has words for, a slanting one as its two parts."""
+    return frozenset(name for name, words in _MOTIONS.items() if words.search(clause))
+
+
+def read_motion(clause: str) -> str | None:
+    """The motion that a clause in lower case speaks of; up and left make "up left"."""
+    motions = motions_in(clause)
+    return _SLANTS.get(motions) or _only(set(motions))
 
 
 def _only(values: set[str]) -> str | None:
@@ -189,10 +237,39 @@ def _read_counts(sentence: str) -> set[str]:
     return {numbers[match.group(1)] for match in _COUNT.finditer(sentence)}
 
 
+def _split_background(sentence: str) -> tuple[str, str]:
+    """The words about the background, and those about objects where the sentence names any."""
+    if not _NAMED.search(sentence):
+        return sentence, ""
+    spans = [match.span() for match in re.finditer(rf"background|{_BEHIND}", sentence)]
+    start, end = min(spans)[0], max(spans)[1]
+    inner = _NAMED.search(sentence, start, end)
+    if inner:  # colours of the background on both sides of objects: no caption is like that
+        end = inner.start()
+    pattern = _PATTERN_WORD.search(sentence)
+    behind = sentence[start:end] + (f" {pattern[0]}" if pattern else "")
+    return behind, f"{sentence[:start]} , {sentence[end:]}"
+
+
+def _things(text: str) -> list[str]:
+    """The text cut at the commas of a list of objects, so that each part names one."""
+    parts: list[str] = []
+    for part in _LIST_BREAK.split(text):
+        if parts and not (_NAMED.search(parts[-1]) and _NAMED.search(part)):
+            parts[-1] += ", " + part
+        else:
+            parts.append(part)
+    return parts
+
+
 def _read_background(sentence: str) -> str | None:
     colours = _BACKGROUND_WORD.findall(sentence)
     if not colours:
         return None
+    if _CHECKER.search(sentence):
+        return " ".join(["checker", *sorted(colours)])
+    if _NOISE.search(sentence):
+        return " ".join(["noise", *colours])
     ends = set(_END_WORD.findall(sentence))
     if not ends and len(colours) == 1:
         return str(colours[0])

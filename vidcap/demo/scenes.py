@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vidcap.demo.backgrounds import pick, sample_background, shade
+from vidcap.demo.objects import Background, Scene, SceneObject
+from vidcap.demo.paths import RESIZED_PX, Track, draw_path
 from vidcap.demo.relations import closing_relation
-from vidcap.demo.render import LABEL_CLASSES, LABEL_NAMES, render_frames, token_labels
+from vidcap.demo.render import (
+    CELL_CLASSES,
+    LABEL_CLASSES,
+    LABEL_NAMES,
+    cell_labels,
+    render_frames,
+    token_labels,
+)
 from vidcap.demo.world import (
-    BACKGROUND_COLOURS,
     CLASHES,
     COLOURS,
     FIRST_WORLD,
-    MOTIONS,
-    PLACES,
-    RGB,
+    LONG_WORLD,
+    PLACED_MOTIONS,
+    RESIZING,
+    RICH_WORLD,
     SIZES,
-    Background,
-    Scene,
-    SceneObject,
     World,
 )
 
 __all__ = [
+    "CELL_CLASSES",
     "FIRST_WORLD",
     "LABEL_CLASSES",
     "LABEL_NAMES",
+    "LONG_WORLD",
+    "RICH_WORLD",
     "Background",
     "Scene",
     "SceneObject",
     "World",
+    "cell_labels",
     "frame_times",
     "render_frames",
     "sample_scene",
@@ -42,27 +52,19 @@ __all__ = [
     "truth",
 ]
 
-_T = TypeVar("_T")
-
-#: Tries to find room for one object, and to find objects that fit together.
-_TRIES = 24
-#: How deep two silhouettes may reach into each other, measured on their bounding circles.
-_OVERLAP_PX = 3.0
-#: Distance of a still object from the middle lines of the frame: at most, and at least elsewhere.
-_MIDDLE_PX, _ASIDE_PX = 4.0, 10.0
+#: Events come at whole seconds, this much later at most, and keep this many seconds apart and
+#: away from both ends of the clip.
+_LATE_S, _EVENT_GAP_S = 0.25, 2
 
 
 def sample_scene(seed: int, world: World = FIRST_WORLD) -> Scene:
     """The scene that belongs to a seed: the same seed and world always give the same scene."""
     rng = np.random.default_rng(seed)
-    weights = np.asarray([weight for _, _, weight in world.frame_sizes])
-    width, height, _ = world.frame_sizes[int(rng.choice(len(weights), p=weights / weights.sum()))]
-    duration_s = _pick(rng, world.durations_s)
-    background = _sample_background(rng, world)
-    chances = np.asarray(world.counts) / sum(world.counts)
-    count = int(rng.choice(len(chances), p=chances)) + 1
-    size = (width, height)
-    objects = _sample_objects(rng, world, size, duration_s, background, count)
+    size, duration_s = _sample_length(rng, world)
+    background = sample_background(rng, world)
+    count = _draw_number(rng, world.counts) + 1
+    events = _draw_number(rng, world.event_counts) if len(world.event_counts) > 1 else 0
+    objects = _sample_objects(rng, world, size, duration_s, background, (count, events))
     return Scene(seed, size, duration_s, background, objects)
 
 
@@ -74,12 +76,17 @@ def frame_times(scene: Scene, fps: float = 2.0) -> NDArray[np.float64]:
 def truth(scene: Scene) -> dict[str, Any]:
     """Everything that is true of a scene, as JSON types.
 
-    Keys: ``seed``, ``size`` [width, height], ``duration_s``, ``background`` {kind, colours, axis},
-    ``objects`` in the order of the caption, each {colour, shape, size, motion, place, across_px,
-    start_px, end_px}, and ``relation``, the one that the caption closes with, {kind, first, second}
-    with positions in ``objects``, or None for a single object.
+    Returns:
+        ``seed``, ``size`` [width, height], ``duration_s``, ``background`` {kind, colours, axis};
+        ``objects`` in the order of the caption, each {colour, shape, size, motion, place,
+        across_px, start_px, end_px (centres when it is first and last there), appears_s,
+        disappears_s, becomes, changes_s, seen_px ([seconds, x, y] of its centre whenever another
+        object appears)}; ``events`` in order of time, each {kind, object, time_s} with a position
+        in ``objects``; and ``relation``, the one that the caption closes with, {kind, first,
+        second} with positions in ``objects``, or None where no two objects are there together.
     """
-    objects = [_object_truth(thing, scene.duration_s) for thing in scene.objects]
+    arrivals = sorted({thing.appears_s for thing in scene.objects if thing.appears_s is not None})
+    objects = [_object_truth(thing, scene.duration_s, arrivals) for thing in scene.objects]
     background = scene.background
     return {
         "seed": scene.seed,
@@ -91,12 +98,17 @@ def truth(scene: Scene) -> dict[str, Any]:
             "axis": background.axis,
         },
         "objects": objects,
+        "events": _events(objects),
         "relation": closing_relation(objects),
     }
 
 
-def _object_truth(thing: SceneObject, duration_s: float) -> dict[str, Any]:
-    ends = thing.centres(np.asarray([0.0, duration_s]))
+def _object_truth(
+    thing: SceneObject, duration_s: float, arrivals: Sequence[float]
+) -> dict[str, Any]:
+    first, last = thing.life(duration_s)
+    met = [moment for moment in arrivals if first < moment < last]
+    start, end, *others = thing.centres(np.asarray([first, last, *met])).round(1).tolist()
     return {
         "colour": thing.colour,
         "shape": thing.shape,
@@ -104,32 +116,41 @@ def _object_truth(thing: SceneObject, duration_s: float) -> dict[str, Any]:
         "motion": thing.motion,
         "place": thing.place,
         "across_px": round(thing.across_px, 1),
-        "start_px": [round(float(value), 1) for value in ends[0]],
-        "end_px": [round(float(value), 1) for value in ends[1]],
+        "start_px": start,
+        "end_px": end,
+        "appears_s": thing.appears_s,
+        "disappears_s": thing.disappears_s,
+        "becomes": thing.becomes,
+        "changes_s": thing.changes_s,
+        "seen_px": [[moment, *centre] for moment, centre in zip(met, others, strict=True)],
     }
 
 
-def _pick(rng: np.random.Generator, choices: Sequence[_T]) -> _T:
-    return choices[int(rng.integers(len(choices)))]
+def _events(objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    keys = {"appears": "appears_s", "disappears": "disappears_s", "changes colour": "changes_s"}
+    events = [
+        {"kind": kind, "object": number, "time_s": thing[key]}
+        for number, thing in enumerate(objects)
+        for kind, key in keys.items()
+        if thing[key] is not None
+    ]
+    return sorted(events, key=lambda event: float(event["time_s"]))
 
 
-def _shade(rng: np.random.Generator, colour: RGB) -> RGB:
-    """A colour a little off the palette, as no two cameras agree."""
-    red, green, blue = (min(max(v + int(rng.integers(-6, 7)), 0), 255) for v in colour)
-    return red, green, blue
+def _draw_number(rng: np.random.Generator, weights: Sequence[float]) -> int:
+    """A position in the weights."""
+    shares = np.asarray(weights) / sum(weights)
+    return int(rng.choice(len(shares), p=shares))
 
 
-def _sample_background(rng: np.random.Generator, world: World) -> Background:
-    kind = _pick(rng, world.background_kinds)
-    if kind == "plain":
-        colours: tuple[str, ...] = (_pick(rng, world.background_colours),)
-        axis = None
-    else:
-        drawn = rng.choice(len(world.background_colours), size=2, replace=False)
-        colours = tuple(world.background_colours[int(k)] for k in drawn)
-        axis = _pick(rng, ("vertical", "horizontal"))
-    rgb = tuple(_shade(rng, BACKGROUND_COLOURS[name]) for name in colours)
-    return Background(kind, colours, axis, rgb)
+def _sample_length(rng: np.random.Generator, world: World) -> tuple[tuple[int, int], float]:
+    if world.lengths:
+        drawn = _draw_number(rng, [weight for *_, weight in world.lengths])
+        width, height, duration_s, _ = world.lengths[drawn]
+        return (width, height), duration_s
+    weights = np.asarray([weight for _, _, weight in world.frame_sizes])
+    width, height, _ = world.frame_sizes[int(rng.choice(len(weights), p=weights / weights.sum()))]
+    return (width, height), pick(rng, world.durations_s)
 
 
 def _sample_objects(
@@ -138,39 +159,93 @@ def _sample_objects(
     frame: tuple[int, int],
     duration_s: float,
     background: Background,
-    count: int,
+    wanted: tuple[int, int],
 ) -> tuple[SceneObject, ...]:
-    """``count`` objects that stay in the frame and apart; fewer where there is no room."""
-    unseen = frozenset().union(*(CLASHES[name] for name in background.colours))
-    colours = [name for name in world.colours if name not in unseen]
-    for _ in range(_TRIES):
-        order = rng.permutation(len(colours))[:count]
-        looks = [_sample_look(rng, world, colours[int(k)]) for k in order]
+    """As many objects and events as wanted, in the frame and apart; fewer where there is no room.
+
+    Raises:
+        ValueError: not even one object without an event fits.
+    """
+    count, events = wanted
+    colours = _seen_colours(world, background)
+    rounds, attempts, _ = world.tries
+    for _ in range(rounds):
+        order = [colours[int(k)] for k in rng.permutation(len(colours))]
+        looks = [_sample_look(rng, world, colour) for colour in order[:count]]
+        if events:
+            looks = _sample_events(rng, world, looks, duration_s, order[count:], events)
         # Redrawing looks too soon would make large objects, which need luck, rare.
-        for _ in range(_TRIES // 2):
+        for _ in range(attempts):
             placed = _place_all(rng, world, frame, duration_s, looks)
             if placed is not None:
-                return tuple(sorted(placed, key=lambda thing: thing.start_px))
-    if count == 1:
+                return tuple(sorted(placed, key=_seen_first))
+    if wanted == (1, 0):
         raise ValueError(f"no object of this world fits into a frame of {frame} px")
-    return _sample_objects(rng, world, frame, duration_s, background, count - 1)
+    fewer = (count - 1, events) if count > 1 else (count, events - 1)
+    return _sample_objects(rng, world, frame, duration_s, background, fewer)
+
+
+def _seen_colours(world: World, background: Background) -> list[str]:
+    """Colours that stand out from the background."""
+    unseen = frozenset().union(*(CLASHES[name] for name in background.colours))
+    return [name for name in world.colours if name not in unseen]
+
+
+def _seen_first(thing: SceneObject) -> tuple[float, float]:
+    first, _ = thing.life(0.0)
+    return first, float(thing.centres(np.asarray([first]))[0, 0])
 
 
 def _sample_look(rng: np.random.Generator, world: World, colour: str) -> SceneObject:
     """An object with everything but its path."""
-    motion = _pick(rng, world.motions)
-    size = _pick(rng, world.sizes)
+    motion = pick(rng, world.motions)
+    size = pick(rng, world.sizes)
     return SceneObject(
         colour=colour,
-        shape=_pick(rng, world.shapes),
-        size=size,
+        shape=pick(rng, world.shapes),
+        size=None if motion in RESIZING else size,
         motion=motion,
-        place=_pick(rng, world.places) if motion == "still" else None,
-        across_px=float(rng.uniform(*SIZES[size])),
+        place=pick(rng, world.places) if motion in PLACED_MOTIONS else None,
+        across_px=RESIZED_PX[1] if motion in RESIZING else float(rng.uniform(*SIZES[size])),
         start_px=(0.0, 0.0),
         velocity_px_s=(0.0, 0.0),
-        rgb=_shade(rng, COLOURS[colour]),
+        rgb=shade(rng, COLOURS[colour]),
     )
+
+
+def _sample_events(
+    rng: np.random.Generator,
+    world: World,
+    looks: Sequence[SceneObject],
+    duration_s: float,
+    spare: Sequence[str],
+    events: int,
+) -> list[SceneObject]:
+    """The objects with up to so many events, one each and as many as the clip has time for."""
+    last = int(duration_s - _EVENT_GAP_S)
+    slots = (last - _EVENT_GAP_S) // _EVENT_GAP_S + 1
+    events = max(min(events, len(looks), slots), 0)
+    # Whole seconds drawn close together, then moved apart.
+    free = last - _EVENT_GAP_S + 1 - (events - 1) * (_EVENT_GAP_S - 1)
+    drawn = sorted(rng.permutation(max(free, 0))[:events].tolist())
+    seconds = [_EVENT_GAP_S + k * (_EVENT_GAP_S - 1) + second for k, second in enumerate(drawn)]
+    changed = list(looks)
+    numbers = rng.permutation(len(looks))[:events]
+    for number, second, new in zip(numbers, seconds, spare, strict=False):
+        time_s = round(second + float(rng.uniform(0.0, _LATE_S)), 2)
+        kind = pick(rng, world.event_kinds)
+        changed[number] = _with_event(rng, looks[number], kind, time_s, new)
+    return changed
+
+
+def _with_event(
+    rng: np.random.Generator, look: SceneObject, kind: str, time_s: float, new: str
+) -> SceneObject:
+    if kind == "appears":
+        return replace(look, appears_s=time_s)
+    if kind == "disappears":
+        return replace(look, disappears_s=time_s)
+    return replace(look, becomes=new, becomes_rgb=shade(rng, COLOURS[new]), changes_s=time_s)
 
 
 def _place_all(
@@ -181,67 +256,16 @@ def _place_all(
     looks: Sequence[SceneObject],
 ) -> list[SceneObject] | None:
     """The objects with paths that keep apart, None where none were found."""
-    placed: list[SceneObject] = []
+    placed: list[Track] = []
     for look in sorted(looks, key=lambda look: -look.across_px):  # the large ones need the room
-        for _ in range(_TRIES):
-            thing = _place(rng, world, frame, duration_s, look)
+        for _ in range(world.tries[-1]):
+            thing = draw_path(rng, world, frame, duration_s, look)
             if thing is None:
                 return None
-            if all(_keep_apart(thing, other, world.min_step_px, duration_s) for other in placed):
-                placed.append(thing)
+            track = Track.of(thing, duration_s)
+            if all(track.apart(other, world.min_step_px) for other in placed):
+                placed.append(track)
                 break
         else:
             return None
-    return placed
-
-
-def _place(
-    rng: np.random.Generator,
-    world: World,
-    frame: tuple[int, int],
-    duration_s: float,
-    look: SceneObject,
-) -> SceneObject | None:
-    """The object with a path inside the frame, None where there is none."""
-    edge = look.across_px / 2 + world.margin_px
-    starts, velocity = [], []
-    for axis in (0, 1):
-        low, high = edge, frame[axis] - edge
-        direction, travel = MOTIONS[look.motion][axis], 0.0
-        if look.place is not None:
-            low, high = _resting_range(low, high, frame[axis] / 2, PLACES[look.place][axis])
-        if direction:
-            if high - low < world.min_travel_px:
-                return None
-            travel = direction * float(rng.uniform(world.min_travel_px, high - low))
-            low, high = low - min(travel, 0.0), high - max(travel, 0.0)
-        if high < low:
-            return None
-        starts.append(float(rng.uniform(low, high)))
-        velocity.append(travel / duration_s)
-    return replace(look, start_px=(starts[0], starts[1]), velocity_px_s=(velocity[0], velocity[1]))
-
-
-def _resting_range(low: float, high: float, middle: float, side: int) -> tuple[float, float]:
-    if side == 0:
-        return max(low, middle - _MIDDLE_PX), min(high, middle + _MIDDLE_PX)
-    return (low, middle - _ASIDE_PX) if side < 0 else (middle + _ASIDE_PX, high)
-
-
-def _keep_apart(a: SceneObject, b: SceneObject, min_step_px: float, duration_s: float) -> bool:
-    """Whether two objects start in a visible order and never overlap much."""
-    if abs(a.start_px[0] - b.start_px[0]) < min_step_px:
-        return False
-    least = (a.across_px + b.across_px) / 2 - _OVERLAP_PX
-    return _least_distance(a, b, duration_s) >= least
-
-
-def _least_distance(a: SceneObject, b: SceneObject, duration_s: float) -> float:
-    """Least distance of two centres during the clip."""
-    gap_x, gap_y = b.start_px[0] - a.start_px[0], b.start_px[1] - a.start_px[1]
-    drift_x = b.velocity_px_s[0] - a.velocity_px_s[0]
-    drift_y = b.velocity_px_s[1] - a.velocity_px_s[1]
-    speed = drift_x**2 + drift_y**2
-    nearest_s = -(gap_x * drift_x + gap_y * drift_y) / speed if speed else 0.0
-    nearest_s = min(max(nearest_s, 0.0), duration_s)
-    return math.hypot(gap_x + nearest_s * drift_x, gap_y + nearest_s * drift_y)
+    return [track.thing for track in placed]

@@ -1,8 +1,8 @@
 """How many facts of a scene a text gets right, wrong, or leaves out.
 
 Facts are the number of objects, the background, the colour, shape, size and motion of every object,
-the place of one that rests, and the closing relation. Objects in the text are matched with objects
-of the scene so that most facts come out right.
+the place of one that stays there, the closing relation, and what happens when. Objects in the text
+are matched with objects of the scene so that most facts come out right.
 """
 
 from __future__ import annotations
@@ -12,11 +12,25 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
+from vidcap.demo.answers import score_answer
+from vidcap.demo.events import compare_events
 from vidcap.demo.reading import OBJECT_KINDS, ObjectClaim, RelationClaim, read_claims
 from vidcap.demo.relations import holds
 
+__all__ = [
+    "BRIEF_KINDS",
+    "FACT_KINDS",
+    "FactScore",
+    "pooled",
+    "score_answer",
+    "score_caption",
+]
+
 #: Kinds of facts, in the order in which they are reported.
-FACT_KINDS: tuple[str, ...] = ("count", "background", *OBJECT_KINDS, "relation")
+FACT_KINDS: tuple[str, ...] = ("count", "background", *OBJECT_KINDS, "relation", "event", "when")
+
+#: Kinds of facts that a brief caption has to tell.
+BRIEF_KINDS: tuple[str, ...] = ("background", "colour", "shape", "motion")
 
 #: Objects of a text beyond this number are not considered for matching, only counted as wrong.
 _MOST_MATCHED = 6
@@ -61,18 +75,25 @@ class _Tally:
     def add(self, kind: str, counts: Sequence[int]) -> None:
         self.by_kind[kind] = [a + b for a, b in zip(self.by_kind[kind], counts, strict=True)]
 
+    def excuse(self, kinds: Iterable[str]) -> None:
+        """Forget what is missing of some kinds."""
+        for kind in kinds:
+            self.by_kind[kind][2] = 0
+
     def score(self) -> FactScore:
         right, wrong, missing = (sum(column) for column in zip(*self.by_kind.values(), strict=True))
         by_kind = {kind: (row[0], row[1], row[2]) for kind, row in self.by_kind.items()}
         return FactScore(right, wrong, missing, by_kind)
 
 
-def score_caption(truth: dict[str, Any], text: str) -> FactScore:
+def score_caption(truth: dict[str, Any], text: str, brief: bool = False) -> FactScore:
     """Compare a text with what is true of a scene.
 
     Args:
         truth: as ``vidcap.demo.scenes.truth`` returns it.
         text: a caption, complete or not.
+        brief: only facts of :data:`BRIEF_KINDS` can be missing; what else a text says still counts,
+            as right or wrong.
     """
     claims = read_claims(text)
     tally = _Tally()
@@ -83,6 +104,11 @@ def score_caption(truth: dict[str, Any], text: str) -> FactScore:
             true = thing[kind] if thing is not None else None
             tally.compare(kind, true, getattr(claim, kind) if claim is not None else None)
     _compare_relations(tally, truth, claims.relations)
+    events, seconds = compare_events(truth, claims.events)
+    tally.add("event", events)
+    tally.add("when", seconds)
+    if brief:
+        tally.excuse(kind for kind in FACT_KINDS if kind not in BRIEF_KINDS)
     return tally.score()
 
 
@@ -96,6 +122,10 @@ def pooled(scores: Iterable[FactScore]) -> FactScore:
 
 
 def _background_name(background: dict[str, Any]) -> str:
+    if background["kind"] == "checker":
+        return " ".join(["checker", *sorted(background["colours"])])
+    if background["kind"] == "noise":
+        return " ".join(["noise", *background["colours"]])
     return " ".join([*background["colours"], *([background["axis"]] if background["axis"] else [])])
 
 

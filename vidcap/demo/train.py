@@ -1,9 +1,10 @@
 """Train the demo pair: ``python -m vidcap.demo.train --out FOLDER``.
 
-Three stages. The vision tower learns alone what each visual token shows, through linear heads that
-are thrown away; captions alone would take many times longer to get there. Then the target learns
-captions and answers. Then the draft, which starts from the target's vision tower, learns the same
-texts and the target's probabilities on them. See ``vidcap/demo/README.md`` for what came out.
+Four stages (:mod:`vidcap.demo.recipe`). The vision tower learns alone what each visual token shows,
+through linear heads that are thrown away; captions alone would take many times longer to get there.
+Then the target learns captions and answers, on short clips first, then on long ones as well. Then
+the draft, which starts from the target's vision tower, learns the same texts and the target's
+probabilities on them. See ``vidcap/demo/README.md`` for what came out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,35 +28,43 @@ from vidcap.demo.checkpoint import (
     DRAFT_SHAPE,
     TARGET_SHAPE,
     ModelShape,
+    adopt_weights,
     build_model,
     save_checkpoint,
 )
-from vidcap.demo.evaluate import agreement, fact_score, predict
+from vidcap.demo.evaluate import agreement, fact_score, question_score
 from vidcap.demo.fit import Log, Run, Stage, fit
 from vidcap.demo.forward import Forward
-from vidcap.demo.language import DESCRIBE_PROMPTS, caption, questions
+from vidcap.demo.language import BRIEF_PROMPTS, DESCRIBE_PROMPTS, caption, questions
+from vidcap.demo.losses import (
+    TextStates,
+    label_accuracy,
+    label_heads,
+    label_loss,
+    text_loss,
+    word_weights,
+)
+from vidcap.demo.recipe import LABEL_WEIGHT, STAGES, STATE_LAYERS, STATE_WEIGHT, TIME_SHARES
 from vidcap.demo.scenes import LABEL_CLASSES, sample_scene
+from vidcap.demo.states import STATE_CLASSES
 from vidcap.demo.tokenizer import train_tokenizer
+from vidcap.demo.world import RICH_WORLD
 
-VISION = Stage("vision", steps=1000, clips=16, peak_lr=2e-3, check_every=100)
-TARGET = Stage("target", steps=2400, clips=16)
-DRAFT = Stage("draft", steps=1200, clips=16, peak_lr=2e-3)
-#: How a time budget for all stages is shared.
-TIME_SHARES = {"vision": 0.1, "target": 0.7, "draft": 0.2}
 TOKENIZER_SCENES = 3000
-#: Weight of the labels of visual tokens while the target learns to write.
-LABEL_WEIGHT = 0.25
+#: Batches on which a stage is checked, and clips in each.
+CHECKED_BATCHES, CHECKED_CLIPS = 3, 12
 
 
 def tokenizer_texts(scenes: int) -> Iterator[str]:
     """Captions, questions and answers from which the tokenizer learns its merges."""
-    yield from DESCRIBE_PROMPTS * 20
+    yield from (*DESCRIBE_PROMPTS, *BRIEF_PROMPTS) * 20
     rng = np.random.default_rng(0)
     for number in range(scenes):
-        scene = sample_scene(FIRST_TRAINING_SEED + number)
+        scene = sample_scene(FIRST_TRAINING_SEED + number, RICH_WORLD)
         yield caption(scene, rng)
-        for pair in questions(scene, rng):
-            yield from pair
+        yield caption(scene, rng, brief=True)
+        for one in questions(scene, rng):
+            yield from (one.text, one.answer)
 
 
 def load_tokenizer(out: Path) -> Any:
@@ -76,24 +85,33 @@ class Pair:
         *,
         compiled: bool,
         shapes: tuple[ModelShape, ModelShape] = (TARGET_SHAPE, DRAFT_SHAPE),
-        stages: tuple[Stage, Stage, Stage] = (VISION, TARGET, DRAFT),
+        stages: Mapping[str, Stage] = STAGES,
+        layers: tuple[int, int] = STATE_LAYERS,
     ):
         self.run, self.tokenizer, self.compiled, self.stages = run, tokenizer, compiled, stages
+        self.layers = layers
         self.target: Any = build_model(shapes[0], tokenizer, run.seed)
         self.draft: Any = build_model(shapes[1], tokenizer, run.seed + 1)
         torch.manual_seed(run.seed + 2)
-        self.heads = nn.ModuleDict(
-            {key: nn.Linear(shapes[0].hidden, classes) for key, classes in LABEL_CLASSES.items()}
-        )
-        modules: list[Any] = [self.target, self.draft, self.heads]
-        for module in modules:
-            module.to(run.device)
+        self.heads = label_heads(shapes[0].hidden, LABEL_CLASSES)
+        self.states = label_heads(shapes[0].hidden, STATE_CLASSES)
+        self.draft_states = label_heads(shapes[1].hidden, STATE_CLASSES)
+        target = nn.ModuleDict({"model": self.target, "heads": self.heads, "states": self.states})
         #: What the state file of each stage holds.
         self.parts = {
             "vision": nn.ModuleDict({"visual": self.target.model.visual, "heads": self.heads}),
-            "target": nn.ModuleDict({"model": self.target, "heads": self.heads}),
-            "draft": nn.ModuleDict({"model": self.draft}),
+            "target": target,
+            "long": target,
+            "draft": nn.ModuleDict({"model": self.draft, "states": self.draft_states}),
         }
+        for part in self.parts.values():
+            part.to(run.device)
+        self.weights = word_weights(tokenizer, self.target.lm_head.weight.shape[0]).to(run.device)
+
+    def adopt(self, folder: Path) -> None:
+        """Start from the pair in ``folder/target`` and ``folder/draft``."""
+        adopt_weights(self.target, self.tokenizer, folder / "target")
+        adopt_weights(self.draft, self.tokenizer, folder / "draft")
 
     def forward(self, model: Any, *, training: bool = True) -> Forward:
         """bfloat16 products for training, the plain float32 forward for checks."""
@@ -101,63 +119,87 @@ class Pair:
             return Forward(model, torch.bfloat16, compiled=self.compiled)
         return Forward(model)
 
-    def held_out(self, clips: int, batches: int) -> list[Batch]:
+    def held_out(self, stage: str) -> list[Batch]:
         """Batches of clips that training never draws."""
-        drawn = Batches(self.run.encoder, 0, clips, batches, first_seed=HELD_OUT_SEED)
+        drawn = Batches(
+            self.run.encoder,
+            0,
+            min(CHECKED_CLIPS, self.stages[stage].clips),
+            CHECKED_BATCHES,
+            first_seed=HELD_OUT_SEED,
+            worlds=self.stages[stage].worlds,
+            rows=self.stages[stage].rows,
+        )
         return [batch.to(self.run.device) for batch in drawn]
 
     def train_vision(self) -> None:
         """Vision tower and throw-away heads on what each visual token shows."""
-        forward, checked = self.forward(self.target), self.held_out(16, 4)
+        forward, checked = self.forward(self.target), self.held_out("vision")
         plain = self.forward(self.target, training=False)
 
         def loss_of(batch: Batch) -> Tensor:
             return label_loss(forward.vision(batch.frames), self.heads, batch)
 
         def check() -> str:
-            return label_accuracy(plain, self.heads, checked)
+            return self.shown(plain, checked)
 
-        fit(self.run, self.stages[0], self.parts["vision"], loss_of, check)
+        fit(self.run, self.stages["vision"], self.parts["vision"], loss_of, check)
 
-    def train_target(self) -> None:
+    def train_target(self, stage: str = "target") -> None:
         """The target on captions and answers, and still a little on what each token shows."""
-        forward, checked = self.forward(self.target), self.held_out(16, 2)
+        forward, checked = self.forward(self.target), self.held_out(stage)
         plain = self.forward(self.target, training=False)
+        read = TextStates(forward, self.layers[0])
 
         def loss_of(batch: Batch) -> Tensor:
             visual = forward.vision(batch.frames)
-            logits = text_logits(forward, batch, visual)
-            text = F.cross_entropy(logits, batch.targets[batch.targets >= 0])
+            logits, states = read(batch, visual)
+            text = text_loss(logits, batch.targets[batch.targets >= 0], self.weights)
+            known = label_loss(states, self.states, batch)
             self.run.log.note("text", text)
-            return text + LABEL_WEIGHT * label_loss(visual, self.heads, batch)
+            self.run.log.note("states", known)
+            shown = label_loss(visual, self.heads, batch)
+            return text + LABEL_WEIGHT * shown + STATE_WEIGHT * known
 
         def check() -> str:
-            return facts(plain, checked, self.run) + label_accuracy(plain, self.heads, checked)
+            return facts(plain, checked, self.run) + self.shown(plain, checked)
 
-        fit(self.run, self.stages[1], self.parts["target"], loss_of, check)
+        fit(self.run, self.stages[stage], self.parts[stage], loss_of, check)
 
     def train_draft(self) -> None:
         """The draft on the same texts: half by their tokens, half by the target's probabilities."""
-        teacher, forward = self.forward(self.target), self.forward(self.draft)
+        teacher = TextStates(self.forward(self.target), self.layers[0])
+        read = TextStates(self.forward(self.draft), self.layers[1])
         plain = self.forward(self.target, training=False)
         small = self.forward(self.draft, training=False)
-        checked = self.held_out(16, 2)
+        checked = self.held_out("draft")
 
         def loss_of(batch: Batch) -> Tensor:
             with torch.no_grad():
-                wanted = F.log_softmax(text_logits(teacher, batch), -1)
-            logits = F.log_softmax(text_logits(forward, batch), -1)
-            far = F.kl_div(logits, wanted, reduction="batchmean", log_target=True)
-            text = F.nll_loss(logits, batch.targets[batch.targets >= 0])
+                wanted = F.log_softmax(teacher(batch)[0], -1)
+            logits, states = read(batch)
+            far = F.kl_div(
+                F.log_softmax(logits, -1), wanted, reduction="batchmean", log_target=True
+            )
+            text = text_loss(logits, batch.targets[batch.targets >= 0], self.weights)
             self.run.log.note("text", text)
-            return 0.5 * far + 0.5 * text
+            self.run.log.note("far", far)
+            return (
+                0.5 * far + 0.5 * text + STATE_WEIGHT * label_loss(states, self.draft_states, batch)
+            )
 
         def check() -> str:
             alike = sum(agreement(plain, small, batch) for batch in checked) / len(checked)
             return f"{facts(small, checked, self.run)}agreement {alike:.3f}"
 
         copy_vision(self.target, self.draft)
-        fit(self.run, self.stages[2], self.parts["draft"], loss_of, check)
+        fit(self.run, self.stages["draft"], self.parts["draft"], loss_of, check)
+
+    def shown(self, forward: Forward, checked: list[Batch]) -> str:
+        """Labels right at visual tokens of held-out clips that show an object, for the log."""
+        tokens = ((forward.vision(batch.frames), batch) for batch in checked)
+        right = label_accuracy(tokens, self.heads, LABEL_CLASSES)
+        return ", ".join(f"{key} {value:.3f}" for key, value in right.items())
 
     def save(self) -> None:
         """Write both checkpoints: ``out/target`` and ``out/draft``."""
@@ -165,41 +207,17 @@ class Pair:
         save_checkpoint(self.draft, self.tokenizer, self.run.out / "draft")
 
 
-def text_logits(forward: Forward, batch: Batch, visual: Tensor | None = None) -> Tensor:
-    """Logits [rows, vocabulary] of the rows of a batch at which something is learnt."""
-    return forward.logits(predict(forward, batch, visual)[batch.targets >= 0])
-
-
-def label_loss(visual: Tensor, heads: nn.ModuleDict, batch: Batch) -> Tensor:
-    """Cross-entropy of the heads on visual tokens [b, tokens, hidden], summed over the labels."""
-    losses = [
-        F.cross_entropy(head(visual).flatten(0, 1), batch.labels[key].flatten())
-        for key, head in heads.items()
-    ]
-    return torch.stack(losses).sum()
-
-
 def facts(forward: Forward, checked: list[Batch], run: Run) -> str:
-    """Facts of greedy captions of held-out clips, as text for the log."""
+    """Facts of greedy captions and answers on held-out clips, as text for the log."""
     score, texts = fact_score(forward, checked, run.encoder)
     kinds = ", ".join(
         f"{kind} {right}/{sum(rest, right)}" for kind, (right, *rest) in score.by_kind.items()
     )
-    return f"facts {score.accuracy:.3f} ({kinds}); '{texts[0]}'; "
-
-
-def label_accuracy(forward: Forward, heads: nn.ModuleDict, batches: list[Batch]) -> str:
-    """Per label, the share right among visual tokens that show an object."""
-    right = dict.fromkeys(LABEL_CLASSES, 0.0)
-    count = 0
-    for batch in batches:
-        visual = forward.vision(batch.frames)
-        shown = batch.labels["shape"] > 0
-        count += int(shown.sum())
-        for key in LABEL_CLASSES:
-            guess = heads[key](visual).argmax(-1)
-            right[key] += float(((guess == batch.labels[key]) & shown).sum())
-    return ", ".join(f"{key} {value / count:.3f}" for key, value in right.items())
+    answers = ", ".join(
+        f"{kind} {right}/{count}"
+        for kind, (right, count) in question_score(forward, checked, run.encoder).items()
+    )
+    return f"facts {score.accuracy:.3f} ({kinds}); answers ({answers}); '{texts[0]}'; "
 
 
 def copy_vision(source: Any, to: Any) -> None:
@@ -210,15 +228,33 @@ def copy_vision(source: Any, to: Any) -> None:
     to.model.visual.load_state_dict({**own, **same})
 
 
-def load_state(pair: Pair, stage: Stage) -> None:
+def load_state(pair: Pair, stage: str) -> None:
     """Parameters of a finished or running stage.
 
     Raises:
         FileNotFoundError: the stage has not run in this folder.
     """
-    path = pair.run.out / f"{stage.name}.pt"
+    path = pair.run.out / f"{stage}.pt"
     state = torch.load(path, map_location="cpu", weights_only=True)
-    pair.parts[stage.name].load_state_dict(state["module"])
+    pair.parts[stage].load_state_dict(state["module"])
+
+
+def train(pair: Pair, stage: str) -> None:
+    """Run one stage, or ``all``; a single stage starts from the states of those before it."""
+    before = {"target": "vision", "long": "target", "draft": "long", "save": "long"}
+    if stage in before and (pair.run.out / f"{before[stage]}.pt").exists():
+        load_state(pair, before[stage])
+    if stage in ("all", "vision"):
+        pair.train_vision()
+    for name in ("target", "long"):
+        if stage in ("all", name):
+            pair.train_target(name)
+    if stage in ("all", "draft"):
+        pair.train_draft()
+    if stage == "save":
+        load_state(pair, "draft")
+    if stage in ("all", "draft", "save"):
+        pair.save()
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -237,29 +273,10 @@ def main(arguments: list[str] | None = None) -> None:
         resume=options.resume,
         log=Log(lambda line: print(time.strftime("%H:%M:%S"), line, flush=True)),
     )
-    train(
-        Pair(run, tokenizer, compiled=options.compile and shutil.which("c++") is not None),
-        options.stage,
-    )
-
-
-def train(pair: Pair, stage: str) -> None:
-    """Run one stage, or ``all``; a single stage starts from the states of those before it."""
-    vision, target, draft = pair.stages
-    if stage in ("all", "vision"):
-        pair.train_vision()
-    if stage == "target":
-        load_state(pair, vision)
-    if stage in ("all", "target"):
-        pair.train_target()
-    if stage in ("draft", "save"):
-        load_state(pair, target)
-    if stage in ("all", "draft"):
-        pair.train_draft()
-    if stage == "save":
-        load_state(pair, draft)
-    if stage in ("all", "draft", "save"):
-        pair.save()
+    pair = Pair(run, tokenizer, compiled=options.compile and shutil.which("c++") is not None)
+    if options.start:
+        pair.adopt(options.start)
+    train(pair, options.stage)
 
 
 def _device(name: str) -> torch.device:
@@ -278,9 +295,8 @@ def _minutes(stage: str, minutes: float | None) -> dict[str, float] | None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m vidcap.demo.train", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of states and checkpoints")
-    parser.add_argument(
-        "--stage", choices=("all", "vision", "target", "draft", "save"), default="all"
-    )
+    parser.add_argument("--stage", choices=("all", *STAGES, "save"), default="all")
+    parser.add_argument("--start", type=Path, help="folder of a pair whose weights are the start")
     parser.add_argument("--minutes", type=float, help="time budget; the schedule shrinks to fit")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda ...")

@@ -6,12 +6,35 @@ A :class:`World` says what may occur; ``vidcap.demo.scenes`` draws a :class:`Sce
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
+from vidcap.demo.objects import RGB, Background, Scene, SceneObject, Swing
 
-RGB = tuple[int, int, int]
+__all__ = [
+    "ALL_MOTIONS",
+    "BACKGROUND_COLOURS",
+    "BACKGROUND_KINDS",
+    "CLASHES",
+    "COLOURS",
+    "DIRECTIONS",
+    "EVENT_KINDS",
+    "FIRST_WORLD",
+    "LARGE_PX",
+    "LONG_WORLD",
+    "MOTIONS",
+    "PLACED_MOTIONS",
+    "PLACES",
+    "RESIZING",
+    "RGB",
+    "RICH_WORLD",
+    "SHAPES",
+    "SIZES",
+    "Background",
+    "Scene",
+    "SceneObject",
+    "Swing",
+    "World",
+]
 
 #: Colours of objects.
 COLOURS: dict[str, RGB] = {
@@ -61,7 +84,10 @@ SHAPES: tuple[str, ...] = (
 #: Least and greatest extent in pixels, smallest size first.
 SIZES: dict[str, tuple[float, float]] = {"small": (29.0, 33.0), "large": (49.0, 55.0)}
 
-#: Unit vector of each motion, in image coordinates (y grows downwards).
+#: Extent from which an object counts as large.
+LARGE_PX = 41.0
+
+#: Unit vector of each motion of the first world, in image coordinates (y grows downwards).
 MOTIONS: dict[str, tuple[float, float]] = {
     "still": (0.0, 0.0),
     "left": (-1.0, 0.0),
@@ -70,7 +96,32 @@ MOTIONS: dict[str, tuple[float, float]] = {
     "down": (0.0, 1.0),
 }
 
-#: Where an object that does not move rests: sign of its offset from the middle of the frame.
+_SLANT = 0.5**0.5
+
+#: Unit vector of each motion along a straight line.
+DIRECTIONS: dict[str, tuple[float, float]] = {
+    **MOTIONS,
+    "up left": (-_SLANT, -_SLANT),
+    "up right": (_SLANT, -_SLANT),
+    "down left": (-_SLANT, _SLANT),
+    "down right": (_SLANT, _SLANT),
+}
+
+#: Motions that change the extent: its sign.
+RESIZING: dict[str, int] = {"growing": 1, "shrinking": -1}
+
+#: Every motion that a world may have.
+ALL_MOTIONS: tuple[str, ...] = (*DIRECTIONS, "circling", "bouncing", *RESIZING)
+
+#: Motions of objects that stay where they are, so that captions name their place.
+PLACED_MOTIONS: tuple[str, ...] = ("still", "circling", *RESIZING)
+
+#: What may happen to an object in the course of a clip.
+EVENT_KINDS: tuple[str, ...] = ("appears", "disappears", "changes colour")
+
+BACKGROUND_KINDS: tuple[str, ...] = ("plain", "gradient", "checker", "noise")
+
+#: Where an object that stays in one place is: sign of its offset from the middle of the frame.
 PLACES: dict[str, tuple[int, int]] = {
     "upper left": (-1, -1),
     "upper right": (1, -1),
@@ -86,8 +137,9 @@ class World:
 
     Attributes:
         counts: weights of scenes with 1, 2, 3 ... objects.
-        shapes, colours, sizes, motions, places: names that may be drawn, all equally often.
-        background_kinds: ``plain`` and ``gradient``.
+        shapes, colours, sizes, motions, places: names that may be drawn, all equally often; a name
+            that stands there twice comes up twice as often.
+        background_kinds: some of ``BACKGROUND_KINDS``.
         background_colours: names that may be drawn for backgrounds.
         frame_sizes: (width, height, weight) of each frame size, in pixels.
         durations_s: lengths that may be drawn.
@@ -95,6 +147,17 @@ class World:
         margin_px: least distance between an object and the edge of the frame.
         min_step_px: least horizontal distance between two objects at the start, so that their
             order from left to right can be seen.
+        lengths: (width, height, duration_s, weight) of each kind of clip. Where it is not empty
+            it stands for ``frame_sizes`` and ``durations_s``, which combine freely.
+        event_counts: weights of scenes with 0, 1, 2 ... events; no object has two.
+        event_kinds: some of ``EVENT_KINDS``, all equally often.
+        speed_px_s: least and greatest speed of objects that move along a line; they rest where
+            they find no room to go on. None: they cover a random distance in exactly the clip.
+        middle_share, aside_share: the share of the frame by which an object in the middle may be
+            off the middle lines, and by which one elsewhere is at least, where that is more than
+            a few pixels.
+        tries: how often looks are drawn, paths for them, and the path of one object, before a
+            scene gets fewer objects. More tries make crowded scenes less rare, and slower to draw.
     """
 
     counts: tuple[float, ...] = (0.35, 0.65)
@@ -114,67 +177,93 @@ class World:
     min_travel_px: float = 32.0
     margin_px: float = 2.0
     min_step_px: float = 12.0
+    lengths: tuple[tuple[int, int, float, float], ...] = ()
+    event_counts: tuple[float, ...] = (1.0,)
+    event_kinds: tuple[str, ...] = EVENT_KINDS
+    speed_px_s: tuple[float, float] | None = None
+    middle_share: float = 0.0
+    aside_share: float = 0.0
+    tries: tuple[int, int, int] = (24, 12, 24)
+
+    def combinations(self) -> tuple[tuple[int, int, float, float], ...]:
+        """(width, height, duration_s, weight) of every kind of clip, however they are given."""
+        return self.lengths or tuple(
+            (width, height, duration_s, weight)
+            for width, height, weight in self.frame_sizes
+            for duration_s in self.durations_s
+        )
 
 
 #: One or two objects, five motions: what the first demo pair knows.
 FIRST_WORLD = World()
 
+_CELL_PX = 28
 
-@dataclass(frozen=True, slots=True)
-class Background:
-    """A background of one colour, or of two that blend into each other.
+_SHORT_SIZES: tuple[tuple[int, int, float], ...] = (
+    (112, 112, 0.22),
+    (140, 112, 0.13),
+    (112, 140, 0.13),
+    (140, 140, 0.1),
+    (168, 112, 0.07),
+    (112, 168, 0.07),
+    (168, 168, 0.08),
+    (224, 140, 0.06),
+    (140, 224, 0.06),
+    (224, 224, 0.08),
+)
 
-    Attributes:
-        kind: ``plain`` or ``gradient``.
-        colours: one name, or two: the first at the top or on the left.
-        axis: ``vertical`` (top to bottom) or ``horizontal`` (left to right), None when plain.
-        rgb: the colour values drawn for ``colours``.
-    """
-
-    kind: str
-    colours: tuple[str, ...]
-    axis: str | None
-    rgb: tuple[RGB, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SceneObject:
-    """One object and its path.
-
-    Attributes:
-        across_px: extent of the silhouette.
-        place: where a still object rests, None for one that moves.
-        start_px: centre (x, y) at time zero.
-        velocity_px_s: constant velocity (x, y).
-    """
-
-    colour: str
-    shape: str
-    size: str
-    motion: str
-    place: str | None
-    across_px: float
-    start_px: tuple[float, float]
-    velocity_px_s: tuple[float, float]
-    rgb: RGB
-
-    def centres(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Centre (x, y) in pixels at each time, float64[n, 2]."""
-        return np.asarray(self.start_px) + times_s[:, None] * np.asarray(self.velocity_px_s)
+_LONG_SIZES: tuple[tuple[int, int, float], ...] = (
+    (224, 224, 1.0),
+    (280, 224, 1.0),
+    (224, 280, 1.0),
+    (336, 252, 1.0),
+    (252, 336, 1.0),
+    (448, 252, 1.0),
+    (252, 448, 1.0),
+    (336, 336, 1.0),
+    (448, 336, 1.0),
+    (448, 448, 1.0),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """One clip: everything that is true of it.
+def _lengths(
+    sizes: tuple[tuple[int, int, float], ...],
+    durations_s: tuple[float, ...],
+    shares: tuple[tuple[int, float], ...],
+) -> tuple[tuple[int, int, float, float], ...]:
+    """Sizes and durations combined, each weighted by the first of ``shares`` (most cells of a clip
+    at one layer a second, factor) that it fits in; the rest is left out."""
+    combined = []
+    for width, height, weight in sizes:
+        for duration_s in durations_s:
+            tokens = duration_s * (width // _CELL_PX) * (height // _CELL_PX)
+            share = next((factor for most, factor in shares if tokens <= most), 0.0)
+            if share:
+                combined.append((width, height, duration_s, weight * share))
+    return tuple(combined)
 
-    Attributes:
-        seed: the seed it was drawn from.
-        size: (width, height) in pixels.
-        objects: from left to right at time zero, the order in which captions name them.
-    """
 
-    seed: int
-    size: tuple[int, int]
-    duration_s: float
-    background: Background
-    objects: tuple[SceneObject, ...]
+#: Up to four objects, all motions, events: about 64 to 500 visual tokens at two frames a second.
+RICH_WORLD = World(
+    # Small frames often have no room for the third and fourth object.
+    counts=(0.15, 0.3, 0.3, 0.25),
+    # What rests gives the eye something to hold on to, and captions a place to name.
+    motions=("still", "still", *ALL_MOTIONS),
+    background_kinds=BACKGROUND_KINDS,
+    lengths=_lengths(_SHORT_SIZES, (4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0), ((512, 1.0),)),
+    event_counts=(0.25, 0.35, 0.25, 0.15),
+    speed_px_s=(7.0, 20.0),
+    middle_share=0.04,
+    aside_share=0.1,
+    tries=(12, 2, 12),
+)
+
+#: The same on larger frames and for longer: most clips have 500 to 2,000 visual tokens.
+LONG_WORLD = replace(
+    RICH_WORLD,
+    lengths=_lengths(
+        _LONG_SIZES,
+        (8.0, 10.0, 12.0, 14.0, 16.0, 20.0, 24.0, 32.0),
+        ((499, 0.0), (2000, 1.0), (4200, 0.25)),
+    ),
+)

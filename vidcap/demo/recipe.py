@@ -1,0 +1,42 @@
+"""The stages of the recipe: what each learns from, how long, and how fast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vidcap.demo.batches import Worlds, visual_tokens
+from vidcap.demo.fit import Stage
+from vidcap.demo.world import LONG_WORLD, RICH_WORLD, World
+
+
+def at_most(world: World, tokens: int) -> World:
+    """The part of a world whose clips have at most so many visual tokens."""
+    kept = tuple(one for one in world.combinations() if visual_tokens(*one[:3]) <= tokens)
+    return replace(world, lengths=kept)
+
+
+#: Clips of up to 130 visual tokens: most steps go here, because they are cheap.
+SMALL_WORLD = at_most(RICH_WORLD, 130)
+
+_EARLY: Worlds = ((SMALL_WORLD, 0.75), (RICH_WORLD, 0.25))
+_LATE: Worlds = ((SMALL_WORLD, 0.3), (RICH_WORLD, 0.35), (LONG_WORLD, 0.35))
+
+#: In the order in which they run; ``long`` goes on with the target.
+STAGES: dict[str, Stage] = {
+    "vision": Stage(
+        "vision", steps=1000, clips=24, peak_lr=2e-3, check_every=100, worlds=_EARLY, rows=6000
+    ),
+    "target": Stage("target", steps=12000, clips=12, worlds=_EARLY, rows=4800),
+    "long": Stage(
+        "long", steps=2000, clips=12, peak_lr=4e-4, check_every=200, worlds=_LATE, rows=6000
+    ),
+    "draft": Stage("draft", steps=4000, clips=12, peak_lr=2e-3, worlds=_LATE, rows=6000),
+}
+
+#: How a time budget for all stages is shared.
+TIME_SHARES = {"vision": 0.1, "target": 0.55, "long": 0.2, "draft": 0.15}
+
+#: Weight of the labels of visual tokens, and of what the text model should know at them.
+LABEL_WEIGHT, STATE_WEIGHT = 0.15, 0.2
+#: Layers of target and draft behind which the text model should know it.
+STATE_LAYERS = (4, 0)
