@@ -1,158 +1,130 @@
-"""What the policy chooses, on costs and acceptance that are known."""
+"""What the policy decides, on costs and acceptance that are known."""
 
 from __future__ import annotations
 
-import functools
 import random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from vidcap.engine.policy import CostTable, Policy, RankTable, best_tree, expected_drafts
-from vidcap.engine.tree import ROOT_ONLY, STATIC_TREE, TreeShape
+from vidcap.engine.policy import CostTable, HitTable, Policy
+
+DRAFT_S, VERIFY_S, ROW_S = 3.6e-3, 18e-3, 0.2e-3
 
 
 def simulate(
-    policy: Policy,
-    tokens: int,
-    shares: list[float],
-    draft_s: float,
-    verify_s: float,
-    per_row: float,
+    policy: Policy, tokens: int, right: float, draft_s: float = DRAFT_S, told: float | None = None
 ) -> float:
-    """Seconds of a run in which ranks fall by `shares`, as the loop and a drafter would report."""
+    """Seconds of a run, as the loop and a drafter of chains would report it.
+
+    Args:
+        right: how often a drafted token is the target's.
+        told: the confidence that the draft shows, None for the true one.
+    """
     rng, spent, done = random.Random(0), 0.0, 0
+    told = right if told is None else told
     while done < tokens:
-        shape = policy.choose()
-        calls = max(shape.depths())
-        spent += calls * draft_s + verify_s + per_row * (shape.size - 1)
+        calls = length = 0
+        if policy.drafts():
+            calls, chance = 1, policy.hits.chance(told)
+            length = 1
+            while chance > policy.least_chance and policy.expands([chance]) and length < 12:
+                calls, length, chance = calls + 1, length + 1, chance * policy.hits.chance(told)
+        verify_s = VERIFY_S + ROW_S * length
         # The first call of all is slow, as it is on every machine.
-        slow = 10 if not done else 1
-        policy.costs.observe_verify(shape.size, slow * verify_s + per_row * (shape.size - 1))
+        policy.costs.observe_verify(1 + length, verify_s * (1 if done else 10))
         policy.costs.observe_draft(calls, calls * draft_s)
-        node, ranks = 0, []
-        while True:
-            children = {
-                shape.ranks[child]: child
-                for child, parent in enumerate(shape.parents)
-                if parent == node
-            }
-            if not children:
-                break
-            rank = rng.choices([*range(len(shares)), None], [*shares, 1 - sum(shares)])[0]
-            ranks.append(rank)
-            if rank not in children:
-                break
-            node = children[rank]
-        done += 1 + shape.depths()[node]
-        policy.observe(ranks)
+        hits = [rng.random() < right for _ in range(length)]
+        accepted = hits.index(False) if False in hits else length
+        if calls:
+            seen = [(told, hit) for hit in hits[: accepted + 1]]
+            policy.observe(1 + accepted, calls * draft_s + verify_s, seen)
+        spent += calls * draft_s + verify_s
+        done += 1 + accepted
     return spent
 
 
-@pytest.mark.parametrize("shares", [[0.0, 0.0], [0.02, 0.01], [0.1, 0.05, 0.02]])
-def test_a_useless_draft_costs_little(shares: list[float]) -> None:
-    """An adversarial draft included: a few per cent over plain decoding, in the long run."""
-    plain = 400 * 18.0
-    assert simulate(Policy(), 400, shares, 3.6, 18.0, 0.2) < 1.05 * plain
+@pytest.mark.parametrize(("right", "told"), [(0.0, 0.0), (0.02, 0.5), (0.1, 0.9), (0.0, 0.99)])
+def test_a_useless_draft_costs_little(right: float, told: float) -> None:
+    """One that is sure of itself and wrong included."""
+    assert simulate(Policy(), 640, right, told=told) < 1.05 * 640 * VERIFY_S
 
 
-@pytest.mark.parametrize(
-    ("shares", "least"), [([0.95, 0.03], 2.5), ([0.8, 0.1, 0.03], 1.6), ([0.6, 0.15, 0.1], 1.2)]
-)
-def test_a_good_draft_is_used(shares: list[float], least: float) -> None:
-    assert 400 * 18.0 / simulate(Policy(), 400, shares, 3.6, 18.0, 0.2) > least
+@pytest.mark.parametrize(("right", "least"), [(0.95, 2.6), (0.8, 1.7), (0.6, 1.2)])
+def test_a_good_draft_is_used(right: float, least: float) -> None:
+    assert 640 * VERIFY_S / simulate(Policy(), 640, right) > least
+
+
+@pytest.mark.parametrize("right", [0.6, 0.8, 0.95])
+def test_no_fixed_length_is_much_faster(right: float) -> None:
+    """The rule finds about the best length without trying them all."""
+
+    def fixed(length: int) -> float:
+        accepted = sum(right**k for k in range(1, length + 1))
+        return (length * DRAFT_S + VERIFY_S + ROW_S * length) / (1 + accepted)
+
+    policy = Policy()
+    simulate(policy, 500, right)
+    best = min(fixed(length) for length in range(1, 13))
+    assert simulate(policy, 4000, right) / 4000 < 1.06 * best
 
 
 def test_what_was_learnt_stays_for_the_next_answer() -> None:
     policy = Policy()
-    first = simulate(policy, 128, [0.0, 0.0], 3.6, 18.0, 0.2)
-    second = simulate(policy, 128, [0.0, 0.0], 3.6, 18.0, 0.2)
+    first = simulate(policy, 128, 0.0)
+    second = simulate(policy, 128, 0.0)
     assert second < first
-    assert second < 1.02 * 128 * 18.0
+    assert second < 1.03 * 128 * VERIFY_S
 
 
 def test_a_draft_as_slow_as_the_target_is_not_used() -> None:
-    plain, policy = 400 * 18.0, Policy()
+    policy = Policy()
     assert policy.verdict is None
-    assert simulate(policy, 400, [0.7, 0.1], 18.0, 18.0, 0.2) < 1.05 * plain
+    assert simulate(policy, 640, 0.7, draft_s=VERIFY_S) < 1.06 * 640 * VERIFY_S
     assert policy.verdict == "drafting does not pay by measured cost and acceptance"
-
-
-def brute_force_best(shares: list[float], size: int, depth: int) -> float:
-    """The most accepted drafts of any tree, by dynamic programming over size and depth."""
-
-    @functools.cache
-    def forest(size: int, depth: int, rank: int) -> float:
-        """Best value of a root's children from `rank` on, with `size` nodes to give."""
-        if size == 0 or depth == 0 or rank == len(shares):
-            return 0.0
-        best = 0.0
-        for below in range(size):
-            value = shares[rank] * (1 + forest(below, depth - 1, 0))
-            best = max(best, value + forest(size - 1 - below, depth, rank + 1))
-        return best
-
-    return forest(size, depth, 0)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.floats(0.01, 0.3), min_size=2, max_size=4).map(lambda s: sorted(s, reverse=True)),
-    st.integers(1, 10),
-    st.integers(1, 5),
-)
-def test_the_greedy_tree_is_the_best_one(shares: list[float], size: int, depth: int) -> None:
-    tree = best_tree(shares, size, depth)
-    assert max(tree.depths()) <= depth
-    assert expected_drafts(tree, shares) == pytest.approx(brute_force_best(shares, size, depth))
-
-
-def test_expected_drafts_of_known_trees() -> None:
-    assert expected_drafts(ROOT_ONLY, [0.5]) == 0
-    assert expected_drafts(TreeShape.chain(3), [0.5]) == pytest.approx(0.5 + 0.25 + 0.125)
-    assert expected_drafts(STATIC_TREE, [1.0, 0.0, 0.0, 0.0]) == pytest.approx(5)
-
-
-def test_the_rank_table_forgets() -> None:
-    table = RankTable()
-    for _ in range(600):
-        table.observe(1)
-    assert table.shares[1] > 0.95
-    for _ in range(600):
-        table.observe(None)
-    assert sum(table.shares) < 0.05
-
-
-def test_costs_are_interpolated_and_not_upset_by_one_slow_call() -> None:
-    costs = CostTable()
-    assert costs.verify(5) == 0
-    costs.observe_verify(1, 500.0)  # the first call of all does not count
-    costs.observe_verify(1, 10.0)
-    assert costs.verify(26) == 10.0
-    costs.observe_verify(11, 12.0)
-    assert costs.verify(6) == pytest.approx(11.0)
-    assert costs.verify(21) == pytest.approx(14.0)
-    costs.observe_verify(1, 1000.0)
-    assert costs.verify(1) == pytest.approx(14.0)
-    costs.observe_draft(4, 80.0)
-    costs.observe_draft(4, 8.0)
-    assert costs.draft_s == 2.0
 
 
 def test_a_draft_that_becomes_good_is_used_again() -> None:
     policy = Policy()
-    simulate(policy, 3000, [0.02, 0.01], 3.6, 18.0, 0.2)
-    later = simulate(policy, 2000, [0.95, 0.03], 3.6, 18.0, 0.2)
-    assert 2000 * 18.0 / later > 1.8
+    simulate(policy, 3000, 0.02)
+    assert 4000 * VERIFY_S / simulate(policy, 4000, 0.95) > 1.7
+
+
+def test_confidence_is_believed_as_far_as_it_was_right() -> None:
+    table = HitTable()
+    assert table.chance(0.9) == pytest.approx(0.9)
+    for _ in range(100):
+        table.observe(0.93, False)
+    assert table.chance(0.92) < 0.05
+    assert table.chance(0.6) == pytest.approx(0.6)
+    for _ in range(600):
+        table.observe(0.93, True)
+    assert table.chance(0.92) > 0.95
+
+
+def test_costs_have_a_fixed_part_and_one_per_row() -> None:
+    costs = CostTable()
+    assert costs.verify(5) == 0
+    costs.observe_verify(1, 500.0)  # the first call of all does not count
+    costs.observe_verify(1, 10.0)
+    assert 10.0 < costs.verify(26) < 20.0
+    for rows in (3, 11, 26, 5):
+        costs.observe_verify(rows, 9.8 + 0.2 * rows)
+    assert costs.verify(21) == pytest.approx(14.0)
+    assert costs.row() == pytest.approx(0.2)
+    costs.observe_verify(1, 1000.0)
+    assert costs.plain() == pytest.approx(14.0)
+    assert costs.verify(1) < 20
+    costs.observe_draft(4, 80.0)
+    costs.observe_draft(4, 8.0)
+    assert costs.draft() == 2.0
 
 
 def test_a_longer_video_makes_old_costs_void() -> None:
     policy = Policy()
     policy.begin(1000)
-    simulate(policy, 64, [0.9, 0.05], 3.6, 18.0, 0.2)
+    simulate(policy, 64, 0.9)
     policy.begin(1100)
-    assert policy.costs.verify_s
+    assert policy.costs.plain_s is not None
     policy.begin(9000)
-    assert not policy.costs.verify_s
-    assert policy.choose() is ROOT_ONLY
+    assert policy.costs.plain_s is None
+    assert not policy.drafts()

@@ -1,69 +1,81 @@
-"""What to draft next, from measured costs and measured acceptance.
+"""How much to draft, from measured costs and measured acceptance.
 
-A round costs the draft's forwards, one per level of the tree, and one target call over all nodes.
-It yields one token plus the drafts that are accepted. How many those are follows from one small
-table: how often the target's next token was the draft's first, second, third ... choice. The policy
-keeps that table and the costs as they are seen, and takes the tree with the most expected tokens
-per second; the lone root, plain decoding, is one of the candidates. (Trees by rank probabilities:
-Sequoia, arXiv 2402.12374; here depth and size are weighed by measured time.)
+A round yields one token plus the accepted drafts and costs the draft's forwards, one per level of
+the tree, and one target call over all nodes. The most tokens per second come from a rule that
+needs no table of shapes: at a pace of p tokens per second every second is worth p tokens, so a
+further level or node is worth having where the tokens that it can be expected to bring are more
+than p times the seconds that it takes. The pace follows from the rounds so far, and acting by the
+rule can only raise it (Dinkelbach's method for ratios, Management Science 1967). What a node can be
+expected to bring is the chance of its path, by the draft's own confidence and by how often tokens
+of such a confidence turned out right (trees by the draft's confidence: EAGLE-2, arXiv 2406.16858).
+Where the pace stays below that of plain decoding, nothing is drafted for a while.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
-from vidcap.engine.tree import ROOT_ONLY, TreeShape
+#: Most drafted tokens of a round, most levels, and most nodes of a level that the draft runs.
+LARGEST_AUTO_TREE, DEEPEST_AUTO_TREE, AUTO_WIDTH = 25, 12, 3
 
-#: Ranks that are told apart; a token further down counts as a miss.
-RANKS = 4
+#: Confidences between which tokens are counted together.
+_BINS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995)
+#: Observations that a bin's middle counts for before anything was seen, and at most kept.
+_PRIOR, _MEMORY = 3.0, 150.0
 
-#: Most drafted tokens of a round, and the depths that are compared.
-LARGEST_AUTO_TREE = 25
-_DEPTHS = (1, 2, 3, 4, 6, 8, 10)
+#: Share of one target call that every further row is taken to cost before two widths were seen.
+_ROW_SHARE = 0.02
+#: How many drafts' time a target call takes, before the draft's was seen.
+_TIMES_FASTER = 6.0
 
-_PLAIN_EVERY = 100
-_FIRST_REST, _LONGEST_REST, _TRIAL = 32, 256, 3
+_PLAIN_EVERY = 128
+#: Rounds before the first judgement, and over which the pace is followed.
+_TRIAL, _PACE_MEMORY = 5, 24
+_FIRST_REST, _LONGEST_REST = 40, 640
 
 
 @dataclass(slots=True)
-class RankTable:
-    """How often the target's token is the draft's n-th choice, newer rounds weighing more.
+class HitTable:
+    """How often a drafted token of some confidence is the target's, newer ones weighing more.
 
     Attributes:
-        hits: weighted counts per rank, misses in the last entry.
-        memory: how many observations back the weight has fallen to 1/e.
+        hits, counts: weighted, per bin of the draft's probability.
     """
 
-    hits: list[float] = field(default_factory=lambda: [2.0, 0.4, 0.15, 0.1, 0.35])
-    memory: float = 120.0
+    hits: list[float] = field(default_factory=lambda: [0.0] * (len(_BINS) + 1))
+    counts: list[float] = field(default_factory=lambda: [0.0] * (len(_BINS) + 1))
 
-    def observe(self, rank: int | None) -> None:
-        """Note the rank of one target token, None for a miss."""
-        keep = 1.0 - 1.0 / self.memory
-        self.hits = [count * keep for count in self.hits]
-        self.hits[RANKS if rank is None or rank >= RANKS else rank] += 1.0
+    def observe(self, prob: float, hit: bool) -> None:
+        """Note a token to which the draft gave the probability `prob`."""
+        at = bisect(_BINS, prob)
+        keep = 1 - 1 / _MEMORY
+        self.hits[at] = self.hits[at] * keep + hit
+        self.counts[at] = self.counts[at] * keep + 1
 
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """Probability of each rank."""
-        total = sum(self.hits)
-        return tuple(count / total for count in self.hits[:RANKS])
+    def chance(self, prob: float) -> float:
+        """How likely a token of this probability is the target's."""
+        at = bisect(_BINS, prob)
+        return (self.hits[at] + _PRIOR * prob) / (self.counts[at] + _PRIOR)
 
 
 @dataclass(slots=True)
 class CostTable:
     """Seconds of a draft forward and of target calls by number of rows.
 
-    Between the widths that were seen the cost is interpolated; beyond them the nearest slope holds.
-    The very first call of each kind is left out: it pays for kernels and memory that later ones
-    find ready.
+    Target calls are taken to cost a fixed part and a part per row, fitted to the calls seen with
+    newer ones weighing more. The very first call of each kind is left out: it pays for kernels and
+    memory that later ones find ready.
+
+    Attributes:
+        draft_s, plain_s: of a draft forward, and of a target call over one row; None before the
+            first.
     """
 
     draft_s: float | None = None
-    verify_s: dict[int, float] = field(default_factory=dict)
+    plain_s: float | None = None
+    _sums: list[float] = field(default_factory=lambda: [0.0] * 5)
     _calls: list[str] = field(default_factory=list)
 
     def observe_draft(self, calls: int, seconds: float) -> None:
@@ -73,20 +85,39 @@ class CostTable:
 
     def observe_verify(self, rows: int, seconds: float) -> None:
         """Note one target call."""
-        if self._warm("verify"):
-            self.verify_s[rows] = _follow(self.verify_s.get(rows), seconds)
+        if not self._warm("verify"):
+            return
+        if rows == 1:
+            self.plain_s = _follow(self.plain_s, seconds)
+        if self._sums[0]:
+            seconds = min(seconds, 3 * self.verify(rows))  # a single slow call upsets nothing
+        keep, more = 1 - 1 / _MEMORY, (1.0, rows, seconds, rows * rows, rows * seconds)
+        self._sums = [old * keep + new for old, new in zip(self._sums, more, strict=True)]
 
     def verify(self, rows: int) -> float:
         """Expected seconds of a target call over `rows` rows; 0 before anything was seen."""
-        seen = sorted(self.verify_s)
-        if not seen:
+        count, x, y, xx, xy = self._sums
+        if not count:
             return 0.0
-        if len(seen) == 1 or rows <= seen[0]:
-            return self.verify_s[seen[0]]
-        upper = next((index for index, width in enumerate(seen) if width >= rows), len(seen) - 1)
-        low, high = seen[max(0, upper - 1)], seen[max(1, upper)]
-        slope = max(0.0, (self.verify_s[high] - self.verify_s[low]) / (high - low))
-        return self.verify_s[low] + slope * (rows - low)
+        mean_rows, mean_s = x / count, y / count
+        spread = xx / count - mean_rows**2
+        if spread < 1:  # calls of one width: nothing is known about others yet
+            per_row = mean_s * _ROW_SHARE / (1 + _ROW_SHARE * (mean_rows - 1))
+        else:
+            per_row = max(0.0, (xy / count - mean_rows * mean_s) / spread)
+        return mean_s + per_row * (rows - mean_rows)
+
+    def plain(self) -> float:
+        """Expected seconds of a target call over one row."""
+        return self.verify(1) if self.plain_s is None else self.plain_s
+
+    def row(self) -> float:
+        """Seconds of a further row."""
+        return self.verify(2) - self.verify(1)
+
+    def draft(self) -> float:
+        """Expected seconds of a draft forward."""
+        return self.plain() / _TIMES_FASTER if self.draft_s is None else self.draft_s
 
     def _warm(self, kind: str) -> bool:
         if kind in self._calls:
@@ -102,122 +133,100 @@ def _follow(old: float | None, new: float) -> float:
     return old + 0.2 * (min(new, 3 * old) - old)
 
 
-def expected_drafts(shape: TreeShape, shares: Sequence[float]) -> float:
-    """Accepted drafts per round that a tree can expect."""
-    reach = [1.0] * shape.size
-    for node in range(1, shape.size):
-        rank = shape.ranks[node]
-        reach[node] = reach[shape.parents[node]] * (shares[rank] if rank < len(shares) else 0.0)
-    return sum(reach[1:])
+@dataclass(slots=True)
+class Pace:
+    """Tokens per second of the rounds so far, newer ones weighing more."""
 
+    tokens: float = 0.0
+    seconds: float = 0.0
+    rounds: int = 0
 
-def likeliest_paths(shares: Sequence[float], depth: int) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Rank paths of at most `depth` ranks with their probabilities, the likeliest first.
+    def observe(self, tokens: int, seconds: float) -> None:
+        """Note a round."""
+        keep = 1 - 1 / _PACE_MEMORY
+        self.tokens, self.seconds = self.tokens * keep + tokens, self.seconds * keep + seconds
+        self.rounds += 1
 
-    A path is never more probable than its parent or its elder sibling (the shares are taken as not
-    increasing), so the first n paths always form a tree: the best one of n nodes.
-    """
-    shares = list(accumulate(shares, min))
-    heap: list[tuple[float, tuple[int, ...]]] = [(-shares[0], (0,))]
-    while heap:
-        weight, path = heapq.heappop(heap)
-        yield path, -weight
-        if path[-1] + 1 < len(shares):
-            sibling = weight / max(shares[path[-1]], 1e-9) * shares[path[-1] + 1]
-            heapq.heappush(heap, (sibling, (*path[:-1], path[-1] + 1)))
-        if len(path) < depth:
-            heapq.heappush(heap, (weight * shares[0], (*path, 0)))
-
-
-def best_tree(shares: Sequence[float], size: int, depth: int) -> TreeShape:
-    """The tree of at most `size` drafted nodes and `depth` levels with the most to expect."""
-    paths = [path for path, _ in _first(likeliest_paths(shares, depth), size)]
-    return TreeShape.from_paths(paths)
-
-
-def _first(
-    paths: Iterator[tuple[tuple[int, ...], float]], count: int
-) -> Iterator[tuple[tuple[int, ...], float]]:
-    return (item for item, _ in zip(paths, range(count), strict=False))
+    @property
+    def rate(self) -> float:
+        """Tokens per second, 0 before the first round."""
+        return self.tokens / self.seconds if self.seconds else 0.0
 
 
 @dataclass(slots=True)
 class Policy:
-    """Chooses the next round's tree; one per pair, so that what was learnt stays.
+    """Decides round by round, level by level; one per pair, so that what was learnt stays.
 
     Attributes:
-        ranks, costs: what was seen so far.
-        margin: how much better than plain decoding drafting must look.
+        hits, costs, pace: what was seen so far.
+        margin: how much faster than plain decoding drafting must be.
     """
 
-    ranks: RankTable = field(default_factory=RankTable)
+    hits: HitTable = field(default_factory=HitTable)
     costs: CostTable = field(default_factory=CostTable)
+    pace: Pace = field(default_factory=Pace)
     margin: float = 1.02
-    _shape: TreeShape = ROOT_ONLY
     _round: int = 0
     _rest: int = _FIRST_REST
     _resting: int = 0
-    _keep: int = 0
+    _lost: bool = False
     _context: int = 0
 
     def begin(self, context: int) -> None:
         """A new answer starts behind `context` prompt tokens; costs of another length are void."""
         if not 0.8 < context / max(1, self._context) < 1.25:
             self.costs = CostTable(_calls=self.costs._calls)
-            self._round = 0
+            self.pace, self._round = Pace(), 0
         self._context = context
 
-    def choose(self) -> TreeShape:
-        """The tree to draft in this round."""
+    def drafts(self) -> bool:
+        """Whether to draft in this round."""
         self._round += 1
-        if 1 not in self.costs.verify_s or self._round % _PLAIN_EVERY == 0:
-            return ROOT_ONLY  # shows what a plain step costs
-        if self._resting:
-            self._resting -= 1
-            if not self._resting:
-                self._shape, self._keep = best_tree(self.ranks.shares, 2, 2), _TRIAL
-            return ROOT_ONLY
-        self._keep -= 1
-        if self._shape is ROOT_ONLY or self._keep < 0:
-            self._reconsider()
-        return self._shape
+        if self.costs.plain_s is None or self._round % _PLAIN_EVERY == 0:
+            return False  # shows what a plain step costs
+        if not self._resting:
+            return True
+        self._resting -= 1
+        return False
 
-    def observe(self, ranks: Iterable[int | None]) -> None:
-        """Note where the target's tokens stood among the draft's choices."""
-        for rank in ranks:
-            self.ranks.observe(rank)
+    def expands(self, chances: Sequence[float]) -> bool:
+        """Whether a draft forward over nodes with these chances pays.
+
+        What it brings is taken to be what continuations of the draft brought so far: some token
+        below each of the nodes is right about as often as a confident one.
+        """
+        return sum(chances) * self.hits.chance(0.85) > self._worth * self.costs.draft()
+
+    @property
+    def least_chance(self) -> float:
+        """The chance from which a node is worth a row of the target call."""
+        return min(0.5, self._worth * self.costs.row())
+
+    def observe(self, tokens: int, seconds: float, seen: Iterable[tuple[float, bool]]) -> None:
+        """Note a round that drafted: what it brought, and which confidences were right."""
+        for prob, hit in seen:
+            self.hits.observe(prob, hit)
+        self.pace.observe(tokens, seconds)
+        if self.pace.rounds < _TRIAL:
+            return
+        self._lost = self.pace.rate < self.margin * self._plain
+        if self._lost:
+            self._resting, self._rest = self._rest, min(2 * self._rest, _LONGEST_REST)
+            self.pace = Pace()
+        elif self.pace.rounds >= 2 * _TRIAL:
+            self._rest = _FIRST_REST
 
     @property
     def verdict(self) -> str | None:
-        """Why nothing is drafted at the moment, None while something is."""
-        # No figure of the rank table: after a few rounds it still holds what was assumed at first.
-        return "drafting does not pay by measured cost and acceptance" if self._resting else None
+        """Why nothing is drafted but trials, None where drafting pays."""
+        return "drafting does not pay by measured cost and acceptance" if self._lost else None
 
-    def tokens_per_s(self, depth: int, rows: int, accepted: float) -> float:
-        """Expected speed of rounds with a tree of this depth, rows and accepted drafts."""
-        draft_s = self.costs.draft_s or self.costs.verify(1) / 6
-        return (1 + accepted) / max(depth * draft_s + self.costs.verify(rows), 1e-9)
+    @property
+    def _plain(self) -> float:
+        """Tokens per second of plain decoding."""
+        return 1 / max(self.costs.plain(), 1e-9)
 
-    def _reconsider(self) -> None:
-        self._shape = self._best()
-        if self._shape is ROOT_ONLY:
-            self._resting = self._rest
-            self._rest = min(2 * self._rest, _LONGEST_REST)
-            return
-        self._rest = _FIRST_REST
-        # At first there is much to learn, later little changes from round to round.
-        self._keep = 1 if self._round <= 16 else 15
-
-    def _best(self) -> TreeShape:
-        shares = self.ranks.shares
-        fastest, form = self.margin * self.tokens_per_s(0, 1, 0.0), (0, 0)
-        for limit in _DEPTHS:
-            accepted, depth = 0.0, 0
-            for size, (path, chance) in enumerate(
-                _first(likeliest_paths(shares, limit), LARGEST_AUTO_TREE), start=1
-            ):
-                accepted, depth = accepted + chance, max(depth, len(path))
-                speed = self.tokens_per_s(depth, size + 1, accepted)
-                if speed > fastest:
-                    fastest, form = speed, (size, limit)
-        return best_tree(shares, *form) if form[0] else ROOT_ONLY
+    @property
+    def _worth(self) -> float:
+        """Tokens that a second is worth."""
+        return max(self._plain, self.pace.rate)

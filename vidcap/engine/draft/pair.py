@@ -30,22 +30,18 @@ class PairDrafter:
         shape: TreeShape | ShapeChoice,
         stack: LogitsStack,
         chooser: Chooser | None = None,
-        keep_ranks: int = 1,
     ):
         """Args:
         decoder: the draft model behind the prompt, the question already committed.
         shape: what to draft, the same every round or chosen at the root.
         stack: the request's logits stack, shared with the target.
         chooser: picks tokens from scores; None for the likeliest ones.
-        keep_ranks: how many choices per node :meth:`observed_ranks` can tell apart.
         """
-        self._keep_ranks = keep_ranks
         self._rows = DraftRows(decoder)
         self._choose_shape = (lambda scores: shape) if isinstance(shape, TreeShape) else shape
         self._stack = stack
         self._chooser = chooser or Chooser()
         self._row_of: list[int] = []
-        self._ranked: dict[int, Tensor] = {}
 
     def propose(self, root: Tensor) -> Proposal:
         """See :class:`vidcap.engine.draft.base.Drafter`."""
@@ -57,14 +53,12 @@ class PairDrafter:
         tokens[:, :1] = root
         tree = shape.with_tokens(tokens)
         probs = self._chooser.buffer(root.shape[0], shape.size, self._stack, root.device)
-        self._ranked = {}
         for depth, level in enumerate(plan.levels):
             if depth:
                 mask = tree.mask[:, level.nodes][:, :, plan.inner[: level.rows]]
                 hidden = self._rows.run(tokens[:, level.nodes], depth, mask)
                 scores = self._scores(hidden, tokens, tree.mask[:, level.nodes])
-            ranked, dist = self._chooser.rank(scores, max(level.width, self._keep_ranks))
-            self._ranked |= {node: ranked[0, at] for at, node in enumerate(level.nodes)}
+            ranked, dist = self._chooser.rank(scores, level.width)
             tokens[:, level.children] = ranked[:, level.columns, level.ranks]
             if probs is not None and dist is not None:
                 probs[:, level.nodes] = dist
@@ -78,19 +72,6 @@ class PairDrafter:
     def skip(self, root: Tensor, accepted: Accepted) -> None:
         """See :class:`vidcap.engine.draft.base.Drafter`."""
         self._rows.skip(root, accepted)
-
-    def observed_ranks(self, accepted: Accepted) -> list[int | None]:
-        """Where the target's tokens stood among this round's choices, None for further down.
-
-        One entry for every node of the accepted path that had its continuations drafted. Where
-        another drafter added nodes, `accepted` holds more tokens than nodes known here.
-        """
-        ranks: list[int | None] = []
-        for node, token in zip(accepted.nodes, accepted.tokens, strict=False):
-            if node in self._ranked:
-                choices = self._ranked[node].tolist()
-                ranks.append(choices.index(token) if token in choices else None)
-        return ranks
 
     def _scores(self, hidden: Tensor, tokens: Tensor, mask: Tensor) -> Tensor:
         logits = self._rows.decoder.model.logits(hidden).to(tokens.device)
