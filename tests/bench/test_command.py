@@ -101,6 +101,17 @@ def test_the_table_has_a_line_per_arm_and_length_and_nothing_else_is_on_stdout(r
     )
 
 
+def test_questions_add_what_is_right_by_kind(run: Run) -> None:
+    result = run("--questions", "--visual-tokens", "48", "--arm", "plain")
+    assert result.exit_code == 0, result.stderr
+    main, facts, answers = (part.splitlines() for part in result.stdout.split("\n\n"))
+    assert main[1].split()[:2] == ["plain", "48"]
+    assert facts[0].split()[:3] == ["facts", "visual", "count"]
+    assert answers[0].split()[:3] == ["answers", "visual", "colour"]
+    assert answers[1].split()[0] == "plain"
+    assert all(cell.endswith("%") for cell in answers[1].split()[2:])
+
+
 @pytest.mark.parametrize("form", ["md", "csv"])
 def test_other_forms_hold_the_same_arms(run: Run, form: str) -> None:
     result = run("--arm", "plain", "--visual-tokens", "48", "--format", form)

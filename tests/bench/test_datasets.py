@@ -8,7 +8,7 @@ import pytest
 from vidcap.bench.datasets import read_dataset
 from vidcap.bench.rendered import render_dataset, world_of_length
 from vidcap.demo.clips import write_dataset
-from vidcap.demo.scenes import FIRST_WORLD, World
+from vidcap.demo.scenes import FIRST_WORLD, RICH_WORLD, World
 from vidcap.errors import InputError, UsageError
 from vidcap.models.geometry import QwenVLGeometry, read_geometry
 from vidcap.settings import DEFAULT_DESCRIBE_PROMPT, VideoSettings
@@ -132,8 +132,7 @@ def test_demo_clips_have_about_the_wanted_length(geometry: QwenVLGeometry, tmp_p
     for wanted, expected in ((30, 32), (128, 128), (300, 288), (5000, 288), (1, 32)):
         narrowed, tokens = world_of_length(geometry, VIDEO, wanted, wide)
         assert tokens == expected
-        assert len(narrowed.durations_s) == 1
-    assert narrowed.frame_sizes == ((112, 112, 0.5),)
+    assert {kind[:3] for kind in narrowed.lengths} == {(112, 112, 2.0)}
     data = render_dataset(
         tmp_path / "clips", geometry, VIDEO, count=2, seed=3, visual_tokens=130, world=wide
     )
@@ -144,6 +143,19 @@ def test_demo_clips_have_about_the_wanted_length(geometry: QwenVLGeometry, tmp_p
         assert geometry.visual_tokens(len(frames), *frames.shape[1:3]) == 128
         assert clip.truth is not None
         assert clip.truth["size"] == [frames.shape[2], frames.shape[1]]
+
+
+def test_questions_come_with_their_clip(geometry: QwenVLGeometry, tmp_path: Path) -> None:
+    data = render_dataset(
+        tmp_path, geometry, VIDEO, count=2, seed=5, visual_tokens=100, world=RICH_WORLD, ask=True
+    )
+    captions = [clip for clip in data.clips if clip.answer is None]
+    asked = [clip for clip in data.clips if clip.answer is not None]
+    assert len(captions) == 2
+    assert {clip.path for clip in asked} == {clip.path for clip in captions}
+    assert {"colour", "count", "motion", "yes/no"} <= {clip.question_kind for clip in asked}
+    assert all(clip.truth and clip.prompt.count("?") == 1 for clip in asked)
+    assert len({clip.name for clip in data.clips}) == len(data.clips)
 
 
 def test_the_same_seed_renders_the_same_clips(geometry: QwenVLGeometry, tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ class Clip:
         identity: changes where the content of the file does.
         prompt: the words for the model.
         truth: what is true of a rendered scene (see ``vidcap.demo.scenes.truth``), None if unknown.
-        answer: the right answer, where the prompt is a question that has one.
+        answer: the right answer, where the prompt is a question that has one. With `truth` it is a
+            question of ``vidcap.demo.questions`` of that kind.
         question_kind: what kind of question it is, in the words of the data set.
     """
 

@@ -7,16 +7,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from vidcap.bench.datasets import Clip, DataSet
 from vidcap.demo.clips import write_mp4
-from vidcap.demo.scenes import FIRST_WORLD, World, sample_scene, truth
+from vidcap.demo.questions import questions_of
+from vidcap.demo.scenes import World, sample_scene, truth
+from vidcap.demo.world import DEMO_WORLD_OF_ANY_LENGTH
 from vidcap.errors import InputError
 from vidcap.models.geometry import Geometry
 from vidcap.settings import DEFAULT_DESCRIBE_PROMPT, VideoSettings
 from vidcap.video import plan_sampling
 
-#: Lengths off by less than this share need no notice.
-_TOLERANCE = 0.15
+#: Lengths off by less than this share need no notice; those within the other count as equal.
+_TOLERANCE, _ALIKE = 0.15, 0.05
 
 
 def render_dataset(
@@ -28,7 +32,8 @@ def render_dataset(
     seed: int,
     visual_tokens: int,
     prompt: str | None = None,
-    world: World = FIRST_WORLD,
+    world: World = DEMO_WORLD_OF_ANY_LENGTH,
+    ask: bool = False,
     progress: Callable[[str], None] = lambda words: None,
 ) -> DataSet:
     """Render `count` clips, from the seeds `seed`, `seed` + 1 ..., into a folder.
@@ -40,6 +45,7 @@ def render_dataset(
         visual_tokens: how many visual tokens a clip should have. What the world knows no clip for
             gives the nearest that it does know, with a notice.
         prompt: the words for the model, None for the usual ones.
+        ask: whether questions are asked about each clip as well, one of every kind that it allows.
         progress: told what goes on.
 
     Raises:
@@ -53,15 +59,16 @@ def render_dataset(
         scene = sample_scene(seed + k, narrowed)
         path = folder / f"clip_{k:05d}.mp4"
         write_mp4(scene, path)
-        clips.append(
-            Clip(
-                name=f"demo {scene.seed}",
-                path=path,
-                identity=hashlib.sha256(path.read_bytes()).hexdigest(),
-                prompt=prompt or DEFAULT_DESCRIBE_PROMPT,
-                truth=truth(scene),
-            )
+        described = Clip(
+            name=f"demo {scene.seed}",
+            path=path,
+            identity=hashlib.sha256(path.read_bytes()).hexdigest(),
+            prompt=prompt or DEFAULT_DESCRIBE_PROMPT,
+            truth=truth(scene),
         )
+        clips.append(described)
+        if ask:
+            clips += _asked(described, scene.seed)
     off = abs(tokens - visual_tokens) > _TOLERANCE * visual_tokens
     notice = (
         f"no demo clip has about {visual_tokens} visual tokens; these have {tokens}"
@@ -71,42 +78,60 @@ def render_dataset(
     return DataSet(tuple(clips), visual_tokens, notice)
 
 
+def _asked(described: Clip, seed: int) -> list[Clip]:
+    """A clip with each of its questions in place of the prompt."""
+    if described.truth is None:
+        raise ValueError("questions need to know what is true")
+    found = questions_of(dict(described.truth), np.random.default_rng(seed))
+    return [
+        replace(
+            described,
+            name=f"{described.name}, {one.kind}",
+            prompt=one.text,
+            answer=one.answer,
+            question_kind=one.kind,
+        )
+        for one in found
+    ]
+
+
 def world_of_length(
-    geometry: Geometry, video: VideoSettings, visual_tokens: int, world: World = FIRST_WORLD
+    geometry: Geometry,
+    video: VideoSettings,
+    visual_tokens: int,
+    world: World = DEMO_WORLD_OF_ANY_LENGTH,
 ) -> tuple[World, int]:
     """The part of a world whose clips have about `visual_tokens` visual tokens, and how many.
 
-    Frame sizes and durations that come equally near are kept together as far as they give the same
-    number; of two equally near numbers the smaller one is taken.
+    That is the nearest number that a clip of this world can have (the smaller one of two equally
+    near ones); all kinds of clips that come within a few per cent of it are kept together.
 
     Raises:
         InputError: the sampled range lies behind the end of every clip.
     """
     lengths = _lengths(geometry, video, world)
     nearest = min(lengths.values(), key=lambda tokens: (abs(tokens - visual_tokens), tokens))
-    # A world combines any of its sizes with any of its durations, so one of the two is fixed.
-    duration_s = next(seconds for (_, seconds), tokens in lengths.items() if tokens == nearest)
-    sizes = tuple(
-        size for size in world.frame_sizes if lengths.get((size[:2], duration_s)) == nearest
+    alike = tuple(
+        kind for kind, tokens in lengths.items() if abs(tokens - nearest) <= _ALIKE * nearest
     )
-    return replace(world, frame_sizes=sizes, durations_s=(duration_s,)), nearest
+    return replace(world, lengths=alike), nearest
 
 
 def _lengths(
     geometry: Geometry, video: VideoSettings, world: World
-) -> dict[tuple[tuple[int, int], float], int]:
-    """Visual tokens by ((width, height), duration) for all that the world combines."""
+) -> dict[tuple[int, int, float, float], int]:
+    """Visual tokens of every kind of clip (see :meth:`World.combinations`)."""
     lengths = {}
     reason: InputError | None = None
-    for duration_s in world.durations_s:
+    for kind in world.combinations():
+        width, height, duration_s, _ = kind
         try:
             count = len(plan_sampling(video, duration_s).targets)
         except InputError as error:
             reason = error
             continue
-        for width, height, _ in world.frame_sizes:
-            size = geometry.frame_size(count, height, width, video.max_pixels)
-            lengths[(width, height), duration_s] = geometry.visual_tokens(count, *size)
+        size = geometry.frame_size(count, height, width, video.max_pixels)
+        lengths[kind] = geometry.visual_tokens(count, *size)
     if not lengths:
         raise reason or InputError("this world has no clips")
     return lengths

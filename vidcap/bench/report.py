@@ -52,7 +52,14 @@ class Report:
         if form == "csv":
             return _csv(self.arms)
         rows = [[cell(arm) for cell in _COLUMNS.values()] for arm in self.arms]
-        return _aligned([list(_COLUMNS), *rows], markdown=form == "md")
+        tables = [[list(_COLUMNS), *rows]]
+        if any(arm.question_accuracy for arm in self.arms):  # whoever asks wants to know in detail
+            facts, answers = (
+                [getattr(arm, name) for arm in self.arms]
+                for name in ("facts_by_kind", "question_accuracy")
+            )
+            tables += [_by_kind("facts", self.arms, facts), _by_kind("answers", self.arms, answers)]
+        return "\n".join(_aligned(table, markdown=form == "md") for table in tables if table)
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -90,6 +97,21 @@ _COLUMNS: dict[str, Callable[[ArmFigures], str]] = {
     "prefill": lambda arm: _percent(arm.prefill_share, 0),
     "step ms": _steps,
 }
+
+
+def _by_kind(
+    title: str, arms: Sequence[ArmFigures], shares: Sequence[Mapping[str, float] | None]
+) -> list[list[str]]:
+    """A table of shares by kind, empty where no arm has any."""
+    kinds = list(dict.fromkeys(kind for share in shares for kind in share or {}))
+    if not kinds:
+        return []
+    rows = [
+        [arm.name, _number(arm.visual_tokens, 0)]
+        + [_percent((share or {}).get(kind), 1) for kind in kinds]
+        for arm, share in zip(arms, shares, strict=True)
+    ]
+    return [[title, "visual", *kinds], *rows]
 
 
 def _aligned(rows: Sequence[Sequence[str]], *, markdown: bool) -> str:

@@ -17,6 +17,8 @@ from vidcap.bench.machine import PeakMemory
 from vidcap.bench.results import ArmRun
 from vidcap.bench.watch import Watch
 from vidcap.captioner import Captioner
+from vidcap.demo.answers import score_answer
+from vidcap.demo.questions import Question
 from vidcap.engine.logits import LogitsSettings
 from vidcap.engine.loop import Limits
 from vidcap.models.loading import LoadedPair
@@ -157,8 +159,8 @@ def _answer(
         "tokens": tuple(tokens),
         "device": pair.device,
         "dtype": pair.dtype,
-        "facts": None if clip.truth is None else fact_counts(clip.truth, text),
-        "answer_right": None if clip.answer is None else is_right(clip.answer, text),
+        "facts": fact_counts(clip.truth or {}, text) if _is_caption(clip) else None,
+        "answer_right": _is_right(clip, text),
         "question_kind": clip.question_kind,
     }
 
@@ -177,7 +179,7 @@ def _figures(record: Record) -> dict[str, Any]:
         "accepted": speculation.num_accepted_draft_tokens,
         "total_s": timing.total_s,
         "ttft_s": timing.ttft_s,
-        "prefill_s": sum(seconds or 0.0 for seconds in stages),
+        "prefill_s": sum(seconds or 0.0 for seconds in stages) - (timing.overlap_s or 0.0),
         "decode_s": timing.decode_s,
         "draft_s": timing.draft_s,
         "verify_s": timing.verify_s,
@@ -203,9 +205,22 @@ def _rejected(clip: Clip, watch: Watch, pair: LoadedPair) -> dict[str, Any]:
     """The fields of a run about the draft's mismatches."""
     rejections = watch.rejections()
     on_facts = None
-    if clip.truth is not None:
+    if _is_caption(clip):
         on_facts = rejections_on_facts(watch.tokens, rejections, partial(_decode, pair))
     return {"rejections": len(rejections), "rejections_on_facts": on_facts}
+
+
+def _is_caption(clip: Clip) -> bool:
+    """Whether a clip's text is a caption whose facts are known."""
+    return clip.truth is not None and clip.answer is None
+
+
+def _is_right(clip: Clip, text: str) -> bool | None:
+    if clip.answer is None:
+        return None
+    if clip.truth is None or clip.question_kind is None:
+        return is_right(clip.answer, text)
+    return score_answer(Question(clip.question_kind, clip.prompt, clip.answer), text)
 
 
 def _decode(pair: LoadedPair, tokens: Sequence[int]) -> str:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from vidcap.demo.language import caption
 from vidcap.demo.scenes import (
-    FIRST_WORLD,
     Scene,
     World,
     frame_times,
@@ -22,6 +21,7 @@ from vidcap.demo.scenes import (
     sample_scene,
     truth,
 )
+from vidcap.demo.world import DEMO_WORLD
 
 #: Seeds up to this one are for whoever asks for clips; training draws only from far above.
 LAST_SEED = 2**31 - 1
@@ -85,7 +85,7 @@ def write_mp4(scene: Scene, path: Path, fps: int = 8, crf: int = 23) -> None:
         container.mux(stream.encode(None))
 
 
-def write_dataset(directory: Path, count: int, seed: int, world: World = FIRST_WORLD) -> list[Path]:
+def write_dataset(directory: Path, count: int, seed: int, world: World = DEMO_WORLD) -> list[Path]:
     """Write ``count`` clips and what is true of them: ``clip_00000.mp4`` ... and ``truth.jsonl``.
 
     Clip k shows the scene of seed ``seed + k``. Each line of ``truth.jsonl`` is an object with

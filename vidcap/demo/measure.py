@@ -1,8 +1,10 @@
 """Measure a pair on unseen clips: ``python -m vidcap.demo.measure --clips 100``.
 
-Clips are written as MP4 files and described as any file of a user would be. Printed are, for target
-and draft alone, the facts right per kind and the time of one decode step, and how often the draft
-picks the target's next token when it reads along with the target's captions.
+Clips are written as MP4 files and described as any file of a user would be. Printed are the facts
+right per kind in the captions of target and draft alone, with the time of one decode step; the
+target's right answers per kind of question; what its captions get right of other clips, and what
+it says of a blank video (both should be near chance: it must look); and how often the draft picks
+the target's next token when it reads along with the target's captions.
 """
 
 from __future__ import annotations
@@ -10,18 +12,23 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from vidcap.captioner import Captioner
+from vidcap.demo.answers import score_answer
 from vidcap.demo.batches import Encoder, shared_positions
 from vidcap.demo.checkpoint import load_checkpoint
-from vidcap.demo.clips import write_dataset
+from vidcap.demo.clips import write_dataset, write_mp4
 from vidcap.demo.forward import MERGE, PATCH, TEMPORAL, Forward
-from vidcap.demo.scenes import sample_scene, truth
+from vidcap.demo.questions import QUESTION_KINDS, Question, questions_of
+from vidcap.demo.scenes import Background, Scene, sample_scene, truth
 from vidcap.demo.score import pooled, score_caption
+from vidcap.demo.world import DEMO_WORLD, LONG_WORLD
 from vidcap.models.geometry import read_geometry
 from vidcap.output.record import Record
 from vidcap.settings import (
@@ -36,8 +43,20 @@ from vidcap.video import load_frames
 WEIGHTS = Path(__file__).parent / "weights"
 
 
-def describe(folder: Path, paths: Sequence[Path], threads: int) -> list[Record]:
-    """Records of plain greedy decoding with one model, through the path that every file takes."""
+def describe(
+    folder: Path, paths: Sequence[Path], threads: int, asked: Sequence[Sequence[str]] = ()
+) -> list[list[Record]]:
+    """Records of plain greedy decoding with one model, through the path that every file takes.
+
+    Args:
+        folder: of the model.
+        paths: of the clips.
+        threads: CPU threads.
+        asked: questions about each clip.
+
+    Returns:
+        per clip the record of its caption, then those of the answers.
+    """
     captioner = Captioner(
         ModelSettings(target=str(folder), use_draft=False, threads=threads),
         VideoSettings(),
@@ -45,9 +64,11 @@ def describe(folder: Path, paths: Sequence[Path], threads: int) -> list[Record]:
         method_settings("plain"),
     )
     records = []
-    for path in paths:
+    for path, questions in zip(paths, asked or [()] * len(paths), strict=True):
         with captioner.open(path) as session:
-            records.append(session.answer(DEFAULT_DESCRIBE_PROMPT))
+            caption = session.answer(DEFAULT_DESCRIBE_PROMPT)
+            answers = [session.answer(text, kind="ask", question=text) for text in questions]
+        records.append([caption, *answers])
     return records
 
 
@@ -89,41 +110,86 @@ def _picks(
     return forward.logits(hidden[0, -len(answer) - 1 : -1]).argmax(-1)
 
 
-def report(name: str, records: Sequence[Record], seeds: Sequence[int]) -> str:
-    """One paragraph about one model."""
+def facts_report(
+    name: str, records: Sequence[Sequence[Record]], truths: Sequence[dict[str, Any]]
+) -> str:
+    """One paragraph about the captions of one model."""
+    captions = [record for record, *_ in records]
     scores = [
-        score_caption(truth(sample_scene(seed)), record.text or "")
-        for seed, record in zip(seeds, records, strict=True)
+        score_caption(facts, record.text or "")
+        for facts, record in zip(truths, captions, strict=True)
     ]
     total = pooled(scores)
     kinds = ", ".join(f"{kind} {c[0] / max(1, sum(c)):.1%}" for kind, c in total.by_kind.items())
-    steps = sum(record.tokens.generated - 1 for record in records if record.tokens)
-    spent = sum(record.timing.decode_s or 0.0 for record in records if record.timing)
+    steps = sum(record.tokens.generated - 1 for record in captions if record.tokens)
+    spent = sum(record.timing.decode_s or 0.0 for record in captions if record.timing)
+    visual = [record.tokens.visual or 0 for record in captions if record.tokens]
     return (
         f"{name}: facts right {total.accuracy:.1%} (right {total.right}, wrong {total.wrong}, "
-        f"missing {total.missing}); {kinds}; decode step {spent / max(1, steps) * 1e3:.2f} ms"
+        f"missing {total.missing}); {kinds}; decode step {spent / max(1, steps) * 1e3:.2f} ms; "
+        f"{min(visual)} to {max(visual)} visual tokens"
     )
+
+
+def answers_report(
+    name: str, records: Sequence[Sequence[Record]], asked: Sequence[Sequence[Question]]
+) -> str:
+    """One paragraph about the answers of one model."""
+    right: dict[str, list[bool]] = {kind: [] for kind in QUESTION_KINDS}
+    for (_, *answers), questions in zip(records, asked, strict=True):
+        for record, question in zip(answers, questions, strict=True):
+            right[question.kind].append(score_answer(question, record.text or ""))
+    kinds = ", ".join(
+        f"{kind} {sum(hits) / len(hits):.1%} of {len(hits)}" for kind, hits in right.items() if hits
+    )
+    return f"{name}: answers right: {kinds}"
+
+
+def blank_clips(folder: Path, scenes: Sequence[Scene]) -> list[Path]:
+    """Clips of the same sizes and lengths that show an empty gray frame."""
+    gray = Background("plain", ("gray",), None, ((126, 126, 126),))
+    folder.mkdir()
+    paths = [folder / f"{number:05d}.mp4" for number in range(len(scenes))]
+    for scene, path in zip(scenes, paths, strict=True):
+        write_mp4(replace(scene, objects=(), background=gray), path)
+    return paths
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point; see ``--help``."""
+    options = _parser().parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    world = LONG_WORLD if options.long else DEMO_WORLD
+    scenes = [sample_scene(options.seed + number, world) for number in range(options.clips)]
+    truths = [truth(scene) for scene in scenes]
+    asked = [questions_of(facts, np.random.default_rng(facts["seed"])) for facts in truths]
+    words = [[one.text for one in questions] for questions in asked]
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        paths = write_dataset(folder / "clips", options.clips, options.seed, world)
+        target = describe(options.pair / "target", paths, options.threads, words)
+        print(facts_report("target", target, truths), flush=True)
+        print(answers_report("target", target, asked), flush=True)
+        wrong = [*truths[1:], *truths[:1]]
+        print(facts_report("target, another clip's facts", target, wrong), flush=True)
+        blank = describe(
+            options.pair / "target", blank_clips(folder / "blank", scenes), options.threads
+        )
+        print(facts_report("target, blank video", blank, truths), flush=True)
+        draft = describe(options.pair / "draft", paths, options.threads)
+        print(facts_report("draft", draft, truths), flush=True)
+        share = agreement(options.pair / "draft", paths, [one.text or "" for one, *_ in target])
+        print(f"draft picks the target's token: {share:.1%}")
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m vidcap.demo.measure", description=__doc__)
     parser.add_argument("--pair", type=Path, default=WEIGHTS, help="folder of target and draft")
     parser.add_argument("--clips", type=int, default=100)
+    parser.add_argument("--long", action="store_true", help="long clips instead of everyday ones")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first clip")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of the model")
-    options = parser.parse_args(arguments)
-    torch.set_num_threads(options.threads)
-    seeds = range(options.seed, options.seed + options.clips)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = write_dataset(Path(folder), options.clips, options.seed)
-        target = describe(options.pair / "target", paths, options.threads)
-        print(report("target", target, seeds), flush=True)
-        draft = describe(options.pair / "draft", paths, options.threads)
-        print(report("draft", draft, seeds), flush=True)
-        texts = [record.text or "" for record in target]
-        share = agreement(options.pair / "draft", paths, texts)
-        print(f"draft picks the target's token: {share:.1%}")
+    return parser
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from vidcap.demo.render import (
 from vidcap.demo.world import (
     CLASHES,
     COLOURS,
+    DEMO_WORLD,
     FIRST_WORLD,
     LONG_WORLD,
     PLACED_MOTIONS,
@@ -57,7 +58,7 @@ __all__ = [
 _LATE_S, _EVENT_GAP_S = 0.25, 2
 
 
-def sample_scene(seed: int, world: World = FIRST_WORLD) -> Scene:
+def sample_scene(seed: int, world: World = DEMO_WORLD) -> Scene:
     """The scene that belongs to a seed: the same seed and world always give the same scene."""
     rng = np.random.default_rng(seed)
     size, duration_s = _sample_length(rng, world)

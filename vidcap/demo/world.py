@@ -16,6 +16,8 @@ __all__ = [
     "BACKGROUND_KINDS",
     "CLASHES",
     "COLOURS",
+    "DEMO_WORLD",
+    "DEMO_WORLD_OF_ANY_LENGTH",
     "DIRECTIONS",
     "EVENT_KINDS",
     "FIRST_WORLD",
@@ -196,6 +198,9 @@ class World:
 
 #: One or two objects, five motions: what the first demo pair knows.
 FIRST_WORLD = World()
+
+#: What the pair that comes with vidcap knows: everyday clips, and clips of any length.
+DEMO_WORLD = DEMO_WORLD_OF_ANY_LENGTH = FIRST_WORLD
 
 _CELL_PX = 28
 
