@@ -105,6 +105,10 @@ class BenchOptions:
             help="Runs the arms that have a part with each of the values (repeatable).",
         ),
     ] = None
+    questions: Annotated[
+        bool,
+        bench_option("--questions", help="Ask about every demo clip as well."),
+    ] = False
     check_exact: Annotated[
         bool,
         bench_option(
@@ -171,6 +175,8 @@ def _arms(options: BenchOptions) -> list[Arm]:
 def _lengths(options: BenchOptions) -> list[int]:
     """The asked numbers of visual tokens, none for a data set that has its own clips."""
     if options.dataset != _DEMO:
+        if options.questions:
+            raise UsageError("--questions asks about demo clips, --dataset names others")
         if options.visual_tokens is not None:
             raise UsageError("--visual-tokens chooses among demo clips, --dataset names others")
         return []
@@ -226,6 +232,7 @@ class _Measurement:
             "seed": options.seed if lengths else None,
             "visual_tokens": list(lengths) or None,
             "prompt": options.prompt.text(),
+            "questions": options.questions,
         }
         return Report(machine | bench.ran_on, settings | shared_settings(captioner), found)
 
@@ -259,6 +266,7 @@ class _Measurement:
                 seed=options.seed,
                 visual_tokens=length,
                 prompt=prompt,
+                ask=options.questions,
                 progress=self._console.busy,
             )
 
