@@ -9,6 +9,7 @@ decoder whose layers are not known to have exactly this form. A test holds both 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vidcap.engine.attention import AttentionStep, attend_tail
+from vidcap.models.packed import Projection, linear_maker
 
 #: Text models whose layers have the form of Qwen2: pre-norm, biased q/k/v, SiLU-gated MLP.
 _QWEN2_FORM = frozenset({"Qwen2_5_VLTextModel", "Qwen2VLTextModel", "Qwen2Model"})
@@ -25,13 +27,12 @@ _BIASED = ("q_proj", "k_proj", "v_proj")
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """Weights of one decoder layer; q, k, v and gate, up are stacked as rows."""
+    """One decoder layer; q, k, v and gate, up are one product each."""
 
-    qkv_weight: Tensor
-    qkv_bias: Tensor
-    out_weight: Tensor
-    gate_up_weight: Tensor
-    down_weight: Tensor
+    qkv: Projection
+    out: Projection
+    gate_up: Projection
+    down: Projection
     input_norm: nn.Module
     mlp_norm: nn.Module
 
@@ -50,10 +51,9 @@ class LeanDecoder:
         self._kv_heads: int = config.num_key_value_heads
         self._rotary = text.rotary_emb
         self._norm = text.norm
-        self._layers = [_fuse(layer) for layer in text.layers]
-        self._head_dim: int = self._layers[0].qkv_weight.shape[0] // (
-            self._heads + 2 * self._kv_heads
-        )
+        make = linear_maker([weight for weight in text.layers.parameters() if weight.dim() > 1])
+        self._layers = [_fuse(layer, make) for layer in text.layers]
+        self._head_dim: int = text.layers[0].self_attn.q_proj.out_features // self._heads
 
     def forward(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Tensor:
         """Last hidden states [b, n, d] of tail rows, after the final norm.
@@ -72,9 +72,9 @@ class LeanDecoder:
             query, key, value = self._project(normed, layer, cos, sin)
             step.kv.write(index, step.slots, key, value)
             mixed = attend_tail(query, step, index, self._head_dim**-0.5).flatten(2)
-            hidden = hidden + functional.linear(mixed, layer.out_weight)
-            gate, up = functional.linear(layer.mlp_norm(hidden), layer.gate_up_weight).chunk(2, -1)
-            hidden = hidden + functional.linear(functional.silu(gate) * up, layer.down_weight)
+            hidden = hidden + layer.out(mixed)
+            gate, up = layer.gate_up(layer.mlp_norm(hidden)).chunk(2, -1)
+            hidden = hidden + layer.down(functional.silu(gate) * up)
         normed_hidden: Tensor = self._norm(hidden)
         return normed_hidden
 
@@ -96,8 +96,7 @@ class LeanDecoder:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [b, heads, n, head_dim], keys and values [b, kv_heads, n, head_dim]."""
         rotated = self._heads + self._kv_heads
-        qkv = functional.linear(normed, layer.qkv_weight, layer.qkv_bias)
-        qkv = qkv.unflatten(2, (-1, self._head_dim))
+        qkv = layer.qkv(normed).unflatten(2, (-1, self._head_dim))
         turned = qkv[:, :, :rotated]
         turned = turned * cos + turned.roll(self._head_dim // 2, -1) * sin
         query, key = turned.split([self._heads, self._kv_heads], dim=2)
@@ -116,15 +115,14 @@ def has_lean_form(text: Any) -> bool:
     )
 
 
-def _fuse(layer: Any) -> _Layer:
+def _fuse(layer: Any, make: Callable[[Tensor, Tensor | None], Projection]) -> _Layer:
     attention, mlp = layer.self_attn, layer.mlp
     projections = [attention.q_proj, attention.k_proj, attention.v_proj]
     return _Layer(
-        qkv_weight=_stack(projections, "weight"),
-        qkv_bias=_stack(projections, "bias"),
-        out_weight=attention.o_proj.weight,
-        gate_up_weight=_stack([mlp.gate_proj, mlp.up_proj], "weight"),
-        down_weight=mlp.down_proj.weight,
+        qkv=make(_stack(projections, "weight"), _stack(projections, "bias")),
+        out=make(attention.o_proj.weight, None),
+        gate_up=make(_stack([mlp.gate_proj, mlp.up_proj], "weight"), None),
+        down=make(mlp.down_proj.weight, None),
         input_norm=layer.input_layernorm,
         mlp_norm=layer.post_attention_layernorm,
     )
