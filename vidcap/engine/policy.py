@@ -193,9 +193,11 @@ class Policy:
         """Whether a draft forward over nodes with these chances pays.
 
         What it brings is taken to be what continuations of the draft brought so far: some token
-        below each of the nodes is right about as often as a confident one.
+        below each of the nodes is right about as often as a confident one, and takes a row.
         """
-        return sum(chances) * self.hits.chance(0.85) > self._worth * self.costs.draft()
+        follows, price = self.hits.chance(0.85), self._worth * self.costs.row()
+        gain = sum(max(0.0, chance * follows - price) for chance in chances)
+        return gain > self._worth * self.costs.draft()
 
     @property
     def least_chance(self) -> float:
