@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,13 +27,15 @@ from vidcap.demo.batches import (
 )
 from vidcap.demo.checkpoint import ModelShape, adopt_weights, build_model
 from vidcap.demo.clips import LAST_SEED
+from vidcap.demo.corpus import tokenizer_texts
+from vidcap.demo.degraded import clip, compression_noise
 from vidcap.demo.fit import Clock, Log, Run, Stage, fit
 from vidcap.demo.losses import FACT_WEIGHT, word_weights
 from vidcap.demo.scenes import FIRST_WORLD, frame_times, sample_scene, token_labels, truth
 from vidcap.demo.score import score_caption
 from vidcap.demo.states import state_labels
 from vidcap.demo.tokenizer import train_tokenizer
-from vidcap.demo.train import Pair, copy_vision, label_loss, tokenizer_texts, train
+from vidcap.demo.train import Pair, copy_vision, label_loss, train
 from vidcap.demo.world import RICH_WORLD
 
 TARGET = ModelShape(2, 64, 64, 2, mrope_section=(4, 6, 6), vision_layers=1, vision_hidden=32)
@@ -211,6 +215,31 @@ def test_a_pair_may_start_from_another_with_other_words(tokenizer: Any, tmp_path
     assert torch.equal(
         model.model.language_model.norm.weight, pair.target.model.language_model.norm.weight
     )
+
+
+def test_clips_can_be_made_without_pyav() -> None:
+    """On a machine that has none, in a process of its own."""
+    code = """
+import sys
+sys.modules["av"] = None
+from vidcap.demo.batches import Batches, Encoder
+from vidcap.demo.corpus import tokenizer_texts
+from vidcap.demo.tokenizer import train_tokenizer
+encoder = Encoder(train_tokenizer(tokenizer_texts(5), 500))
+one = Batches(encoder, 0, 2, 1, codec=False)[0]
+assert one.frames.float().std() > 1
+"""
+    root = Path(fitting.__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+
+
+def test_noise_changes_frames_a_little() -> None:
+    scene = sample_scene(FIRST_TRAINING_SEED)
+    frames = clip(scene, np.random.default_rng(0), codec=False)
+    noisy = compression_noise(frames, np.random.default_rng(1))
+    off = np.abs(noisy.astype(int) - frames)
+    assert noisy.shape == frames.shape
+    assert 0.2 < off.mean() < 8
 
 
 def test_words_of_facts_weigh_more(tokenizer: Any) -> None:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vidcap.demo.clips import through_codec
+from vidcap.demo.degraded import clip
 from vidcap.demo.language import BRIEF_PROMPTS, DESCRIBE_PROMPTS, caption, questions
 from vidcap.demo.scenes import (
     FIRST_WORLD,
@@ -24,7 +24,6 @@ from vidcap.demo.scenes import (
     Scene,
     World,
     frame_times,
-    render_frames,
     sample_scene,
     token_labels,
     truth,
@@ -35,8 +34,6 @@ from vidcap.demo.tokenizer import TURN_END, VIDEO_PAD, VISION_END
 #: Training and its checks draw scenes from here on, far above every seed that a user can give.
 FIRST_TRAINING_SEED = 2**40
 HELD_OUT_SEED = 2**50
-#: Share of clips that pass through H.264, and the rate factors drawn for them.
-CODEC_SHARE, CODEC_CRF = 0.85, (18, 32)
 #: Rows that questions get beyond the longest caption of a batch.
 QUESTION_ROWS = 96
 #: Share of clips that are also asked for one sentence.
@@ -164,16 +161,6 @@ def buckets(world: World) -> list[tuple[World, float]]:
     ]
 
 
-def clip(scene: Scene, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """The sampled frames of a scene, most often through H.264; an even number of them."""
-    frames = render_frames(scene, frame_times(scene))
-    if rng.random() < CODEC_SHARE:
-        frames = through_codec(frames, int(rng.integers(*CODEC_CRF, endpoint=True)))
-    if len(frames) % 2:
-        frames = np.concatenate((frames, frames[-1:]))
-    return frames
-
-
 class Batches(torch.utils.data.Dataset[Batch]):
     """Batch k of a run, for a loader with worker processes.
 
@@ -185,6 +172,7 @@ class Batches(torch.utils.data.Dataset[Batch]):
         first_seed: start of the range of scene seeds.
         worlds: what may occur, and how often each of them is drawn.
         rows: about how many rows a batch may have; long clips make smaller batches.
+        codec: see :func:`clip`.
     """
 
     def __init__(
@@ -196,10 +184,11 @@ class Batches(torch.utils.data.Dataset[Batch]):
         first_seed: int = FIRST_TRAINING_SEED,
         worlds: Worlds = ((FIRST_WORLD, 1.0),),
         rows: int | None = None,
+        codec: bool = True,
     ):
         self._encoder = encoder
         self._seed, self._clips, self._steps, self._first = seed, clips, steps, first_seed
-        self._rows = rows
+        self._rows, self._codec = rows, codec
         self._buckets = [
             (part, share * weight) for world, weight in worlds for part, share in buckets(world)
         ]
@@ -216,7 +205,7 @@ class Batches(torch.utils.data.Dataset[Batch]):
         world = self._buckets[chosen][0]
         seeds = self._first + rng.integers(2**39, size=self._clips_of(world))
         scenes = tuple(sample_scene(int(seed), world) for seed in seeds)
-        return make_batch(scenes, self._encoder, rng)
+        return make_batch(scenes, self._encoder, rng, self._codec)
 
     def _clips_of(self, world: World) -> int:
         """Clips of a batch of one bucket."""
@@ -229,9 +218,11 @@ class Batches(torch.utils.data.Dataset[Batch]):
         return (self[step] for step in range(self._steps))
 
 
-def make_batch(scenes: tuple[Scene, ...], encoder: Encoder, rng: np.random.Generator) -> Batch:
-    """A batch of scenes that share frame size and number of frame pairs."""
-    frames = np.stack([clip(scene, rng) for scene in scenes])
+def make_batch(
+    scenes: tuple[Scene, ...], encoder: Encoder, rng: np.random.Generator, codec: bool = True
+) -> Batch:
+    """A batch of scenes that share frame size and number of frame pairs; `codec` as in `clip`."""
+    frames = np.stack([clip(scene, rng, codec) for scene in scenes])
     labels = [_labels(scene) for scene in scenes]
     grid = labels[0]["colour"].shape
     texts = [_texts(scene, encoder, rng) for scene in scenes]

@@ -72,6 +72,8 @@ class Run:
         out: folder of states and checkpoints.
         minutes: time budget of a stage by its name; None for the full number of steps.
         resume: go on from a state that is there.
+        workers: processes that render.
+        codec: whether clips go through H.264.
         log: where lines go.
     """
 
@@ -82,6 +84,8 @@ class Run:
     minutes: dict[str, float] | None
     resume: bool
     log: Log
+    workers: int = 1
+    codec: bool = True
 
 
 class Clock:
@@ -163,10 +167,18 @@ def _loader(run: Run, stage: Stage, start: int) -> DataLoader[Batch]:
     """The stage's own batches from ``start`` on, rendered by one process beside the training."""
     seed = run.seed + zlib.crc32(stage.name.encode())
     return DataLoader(
-        Batches(run.encoder, seed, stage.clips, stage.steps, worlds=stage.worlds, rows=stage.rows),
+        Batches(
+            run.encoder,
+            seed,
+            stage.clips,
+            stage.steps,
+            worlds=stage.worlds,
+            rows=stage.rows,
+            codec=run.codec,
+        ),
         batch_size=None,
         sampler=range(start, stage.steps),
-        num_workers=1,
+        num_workers=run.workers,
         prefetch_factor=4,
     )
 

@@ -13,17 +13,15 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import AutoTokenizer
 
-from vidcap.demo.batches import FIRST_TRAINING_SEED, HELD_OUT_SEED, Batch, Batches, Encoder
+from vidcap.demo.batches import HELD_OUT_SEED, Batch, Batches, Encoder
 from vidcap.demo.checkpoint import (
     DRAFT_SHAPE,
     TARGET_SHAPE,
@@ -32,10 +30,10 @@ from vidcap.demo.checkpoint import (
     build_model,
     save_checkpoint,
 )
+from vidcap.demo.corpus import load_tokenizer
 from vidcap.demo.evaluate import agreement, fact_score, question_score
 from vidcap.demo.fit import Log, Run, Stage, fit
 from vidcap.demo.forward import Forward
-from vidcap.demo.language import BRIEF_PROMPTS, DESCRIBE_PROMPTS, caption, questions
 from vidcap.demo.losses import (
     TextStates,
     label_accuracy,
@@ -45,34 +43,11 @@ from vidcap.demo.losses import (
     word_weights,
 )
 from vidcap.demo.recipe import LABEL_WEIGHT, STAGES, STATE_LAYERS, STATE_WEIGHT, TIME_SHARES
-from vidcap.demo.scenes import LABEL_CLASSES, sample_scene
+from vidcap.demo.scenes import LABEL_CLASSES
 from vidcap.demo.states import STATE_CLASSES
-from vidcap.demo.tokenizer import train_tokenizer
-from vidcap.demo.world import RICH_WORLD
 
-TOKENIZER_SCENES = 3000
 #: Batches on which a stage is checked, and clips in each.
 CHECKED_BATCHES, CHECKED_CLIPS = 3, 12
-
-
-def tokenizer_texts(scenes: int) -> Iterator[str]:
-    """Captions, questions and answers from which the tokenizer learns its merges."""
-    yield from (*DESCRIBE_PROMPTS, *BRIEF_PROMPTS) * 20
-    rng = np.random.default_rng(0)
-    for number in range(scenes):
-        scene = sample_scene(FIRST_TRAINING_SEED + number, RICH_WORLD)
-        yield caption(scene, rng)
-        yield caption(scene, rng, brief=True)
-        for one in questions(scene, rng):
-            yield from (one.text, one.answer)
-
-
-def load_tokenizer(out: Path) -> Any:
-    """The run's tokenizer, trained where it is not there yet."""
-    folder = out / "tokenizer"
-    if not folder.exists():
-        train_tokenizer(tokenizer_texts(TOKENIZER_SCENES)).save_pretrained(folder)
-    return AutoTokenizer.from_pretrained(folder)
 
 
 class Pair:
@@ -129,6 +104,7 @@ class Pair:
             first_seed=HELD_OUT_SEED,
             worlds=self.stages[stage].worlds,
             rows=self.stages[stage].rows,
+            codec=self.run.codec,
         )
         return [batch.to(self.run.device) for batch in drawn]
 
@@ -272,6 +248,8 @@ def main(arguments: list[str] | None = None) -> None:
         minutes=_minutes(options.stage, options.minutes),
         resume=options.resume,
         log=Log(lambda line: print(time.strftime("%H:%M:%S"), line, flush=True)),
+        workers=options.workers,
+        codec=options.codec,
     )
     pair = Pair(run, tokenizer, compiled=options.compile and shutil.which("c++") is not None)
     if options.start:
@@ -301,6 +279,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda ...")
     parser.add_argument("--threads", type=int, help="CPU threads of the model")
+    parser.add_argument("--workers", type=int, default=1, help="processes that render clips")
+    parser.add_argument(
+        "--no-codec",
+        dest="codec",
+        action="store_false",
+        help="noise in place of H.264, for machines without PyAV",
+    )
     parser.add_argument("--resume", action="store_true", help="go on from the states in --out")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     return parser
