@@ -49,6 +49,24 @@ def test_texts_are_joined_and_counts_are_summed(windows):
     assert record.video.frame_times_s == (0.0, 0.5, 1.0, 10.0, 12.0)
 
 
+def test_overlaps_and_turns_of_arms_are_summed(windows):
+    plain = join_windows(windows, RANGES)
+    assert (plain.timing.overlap_s, plain.speculation.arm_rounds) == (None, None)
+    arms = ({"text": 2, "full": 1}, {"text": 1, "lookup": 4})
+    windows = [
+        replace(
+            window,
+            timing=replace(window.timing, overlap_s=0.25),
+            speculation=replace(window.speculation, arm_rounds=turns),
+        )
+        for window, turns in zip(windows, arms, strict=True)
+    ]
+    record = join_windows(windows, RANGES)
+    jsonschema.validate(record.to_dict(), record_schema())
+    assert record.timing.overlap_s == 0.5
+    assert record.speculation.arm_rounds == {"text": 3, "full": 1, "lookup": 4}
+
+
 def test_means_follow_from_the_sums(windows):
     record = join_windows(windows, RANGES)
     part, timing = record.speculation, record.timing

@@ -1,7 +1,8 @@
 """``vidcap`` with the fake captioner, for tests that need a real process.
 
 What it says and how slow it is comes from the environment: FAKE_WORDS (a JSON list), FAKE_DELAY,
-FAKE_LOAD (seconds), FAKE_DEAF. FAKE_LOG names a file that every opened video is noted in.
+FAKE_LOAD (seconds), FAKE_DEAF. FAKE_LOG names a file that every opened video is noted in, with the
+process that opened it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Log(list[tuple[Any, ...]]):
     def append(self, call: tuple[Any, ...]) -> None:
         """Notes a call."""
         with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(call) + "\n")
+            file.write(json.dumps([*call, os.getpid()]) + "\n")
 
 
 def make_captioner(*settings: Any) -> FakeCaptioner:

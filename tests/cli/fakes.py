@@ -24,7 +24,7 @@ from vidcap.output.record import (
     VideoPart,
 )
 from vidcap.output.source import read_source
-from vidcap.settings import SpeculationSettings, VideoSettings
+from vidcap.settings import ModelSettings, SpeculationSettings, VideoSettings
 
 WORDS = ["A red", " circle", " moves", " to the left."]
 
@@ -63,7 +63,10 @@ class FakeCaptioner:
         self.load_s = load_s
         self.deaf = deaf
         self.can_share = can_share
-        self.video: VideoSettings = settings[1] if len(settings) > 1 else VideoSettings()
+        filled = (*settings, *(ModelSettings(), VideoSettings())[len(settings) :], None, None)
+        self.model: ModelSettings = filled[0]
+        self.video: VideoSettings = filled[1]
+        self.generation, self.speculation = filled[2:4]
         self.calls = [] if calls is None else calls
         self.pair_name = "fake"
         self.notices: tuple[str, ...] = ("the fake pair sees nothing",)
@@ -71,6 +74,9 @@ class FakeCaptioner:
     def variant(self, speculation: SpeculationSettings) -> FakeCaptioner:
         self.calls.append(("variant", speculation.method))
         return self
+
+    def isolate_decoding(self) -> None:
+        pass
 
     def decode_ahead(self) -> bool:
         return self.can_share

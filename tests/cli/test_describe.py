@@ -143,9 +143,10 @@ def test_speculation_that_was_switched_off_is_said_once(cli, clip):
     assert notice not in cli("describe", "-q", *paths).stderr
 
 
-def test_verbose_adds_a_line_of_figures(cli, clip):
+def test_verbose_tells_the_frames_that_were_seen_and_adds_a_line_of_figures(cli, clip):
     path = clip("a.mp4")
     assert (
+        f"vidcap: info: {path}: 3 frames at 0.00, 0.50, 1.00 s, read up to 6.0 s of 6.0 s\n"
         f"vidcap: info: {path}: 14 tokens, 1.00 s, 26.0 tokens/s, 3.25 tokens per target call, "
         "ended by stop\n"
     ) in cli("describe", "-v", path).stderr

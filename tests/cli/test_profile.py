@@ -53,6 +53,23 @@ def test_nothing_is_cut_off_or_wrapped_however_narrow_the_terminal(printed, monk
     assert printed(fake_record(path)).splitlines()[0] == path
 
 
+def test_overlap_arms_and_time_outside_the_models_are_told(printed):
+    record = fake_record("a")
+    text = printed(
+        replace(
+            record,
+            timing=replace(record.timing, decode_s=0.5, other_s=0.04, overlap_s=0.123),
+            speculation=replace(record.speculation, arm_rounds={"text": 3, "full": 1}),
+        )
+    )
+    assert "decoding: 0.500 s, 8 % of it outside the models\n" in text
+    assert "rounds by arm: text 3, full 1\n" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["overlap", "0.123"] in rows
+    assert "overlap" not in printed(record)
+    assert "by arm" not in printed(record)
+
+
 def test_a_record_that_knows_little_is_no_trouble(printed):
     text = printed(Record("a.mp4", "describe"))
     assert "tokens/s: -" in text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
+
 from tests.cli.processes import COMMAND, ROOT, environment, run
 
 WORDS = "A red circle moves to the left."
@@ -77,6 +79,7 @@ def test_a_torn_last_line_is_dropped_and_the_rest_is_kept(tmp_path):
     assert out.read_bytes() == whole
 
 
+@pytest.mark.system
 def test_a_progress_bar_does_not_break_jq(tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.mp4").touch()
@@ -96,11 +99,11 @@ def test_a_reader_that_leaves_a_batch_early_sees_no_traceback(tmp_path):
         (tmp_path / f"{number:02}.mp4").touch()
     command = " ".join([*COMMAND, "describe", "-q", "--format", "jsonl", str(tmp_path)])
     done = subprocess.run(
-        ["bash", "-c", f"{command} | head -1 | jq -r .path; echo ${{PIPESTATUS[0]}}"],
+        ["bash", "-c", f"{command} | head -1 | cut -c -20; echo ${{PIPESTATUS[0]}}"],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
         timeout=60,
     )
-    assert done.stdout.decode() == f"{tmp_path}/00.mp4\n141\n"
+    assert done.stdout.decode() == '{"schema_version": 1\n141\n'
     assert done.stderr == b""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -114,3 +115,23 @@ def test_a_bare_command_does_not_hang_on_standard_input(clip):
             assert errors.startswith(b"vidcap: error: missing argument 'INPUT'\nhint: see ")
         else:
             assert (process.returncode, errors) == (0, b"")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["describe", "--help"], ["bench", "--help"]])
+def test_help_is_not_slow(words):
+    """It loads no model library; the seconds are CPU time, whatever else the machine does."""
+    code = (
+        "import sys, time; from vidcap.cli import main\n"
+        f"sys.argv = ['vidcap', *{words!r}]\n"
+        "try:\n    main()\n"
+        "finally:\n    print({'torch', 'transformers', 'numpy', 'av'} & set(sys.modules) or '', "
+        "time.process_time(), file=sys.stderr)\n"
+    )
+    command = [sys.executable, "-c", code]
+    runs = [
+        subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, timeout=60)
+        for _ in range(2)
+    ]
+    assert all(done.stdout.decode().strip().startswith("Usage: vidcap") for done in runs)
+    seconds = [float(done.stderr) for done in runs]
+    assert min(seconds) < 0.5

@@ -107,7 +107,13 @@ def _speculation(parts: list[SpeculationPart]) -> SpeculationPart:
         draft_acceptance_rate=accepted / drafted if drafted else None,
         acceptance_histogram=tuple(map(sum, zip_longest(*histograms, fillvalue=0))),
         loosened_tokens=sum(part.loosened_tokens for part in parts),
+        arm_rounds=_arm_rounds([part.arm_rounds for part in parts if part.arm_rounds is not None]),
     )
+
+
+def _arm_rounds(parts: list[dict[str, int]]) -> dict[str, int] | None:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0) for part in parts) for name in names} if parts else None
 
 
 def _timing(parts: list[TimingPart]) -> TimingPart:
@@ -121,7 +127,7 @@ def _timing(parts: list[TimingPart]) -> TimingPart:
         name: _sum([getattr(part, name) for part in parts])
         for name in (
             *("decode_video_s", "preprocess_s", "vision_s", "target_prefill_s", "draft_prefill_s"),
-            *("draft_s", "verify_s", "other_s", "total_s"),
+            *("draft_s", "verify_s", "other_s", "overlap_s", "total_s"),
         )
     }
     return TimingPart(

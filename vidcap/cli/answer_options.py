@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from vidcap.cli.binding import option
+from vidcap.cli.message_options import AnswerReportOptions
 from vidcap.cli.options import (
     ComputeOptions,
     GenerationOptions,
     PairOptions,
     PromptOptions,
-    ReportOptions,
     SpeculationOptions,
     VideoOptions,
     WindowOptions,
@@ -108,6 +108,17 @@ class BatchOptions:
             show_default="1",
         ),
     ] = None
+    ray: Annotated[
+        str | None,
+        _batch(
+            "--ray",
+            metavar="[ADDRESS]",
+            help="Share the videos out to workers on a Ray cluster: one per GPU, or per CPU where "
+            "there are no GPUs, with --threads CPUs each. ADDRESS is HOST:PORT, or local for a new "
+            "one on this machine; without it RAY_ADDRESS names the cluster, or it is the one that "
+            "this machine belongs to, or a new one. Ray comes with the extra `ray`.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,4 +134,4 @@ class AnswerOptions:
     speculation: SpeculationOptions
     format: AnswerFormatOptions
     batch: BatchOptions
-    report: ReportOptions
+    report: AnswerReportOptions

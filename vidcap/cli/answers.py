@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vidcap.batch.requests import Request, check_input
@@ -15,14 +16,18 @@ from vidcap.cli.host import ConsoleHost
 from vidcap.cli.options import MessageOptions, model_settings
 from vidcap.cli.progress import Bar
 from vidcap.cli.signals import EXIT_INTERRUPTED, Interrupts
+from vidcap.cli.spreading import check_spread, open_pool
+from vidcap.cli.tracing import check_trace, tracing
 from vidcap.errors import UsageError
 from vidcap.output.streams import OutputClosed, OutputError
 from vidcap.output.writer import Writer, make_writer
 
 if TYPE_CHECKING:
+    from vidcap.batch.desk import Tally
     from vidcap.batch.feed import Feed
-    from vidcap.batch.runner import Tally
+    from vidcap.batch.runner import Batch
     from vidcap.batch.sinks import Sink
+    from vidcap.batch.spread import SpreadBatch
     from vidcap.captioner import Captioner
 
 __all__ = ["Request", "answer_all", "answer_one", "check_input", "make_console"]
@@ -50,12 +55,15 @@ def answer_all(inputs: Sequence[str], requests: Sequence[Request], options: Answ
         options.generation.settings(),
         options.speculation.settings(use_draft=not options.pair.no_draft),
     )
+    check_trace(options.report.trace, options.batch.ray)
+    if options.batch.ray is not None:
+        check_spread(options.batch.ray, settings[0], inputs)
     runtime.hush_libraries(console)
     with Interrupts() as interrupts:
         try:
             captioner = runtime.make_captioner(*settings)
-            ahead = _ahead(captioner, plan, console)
-            return _run(captioner, plan, console, interrupts, ahead)
+            with tracing(captioner, options.report.trace):
+                return _run(captioner, plan, console, interrupts)
         finally:
             console.still()
 
@@ -175,7 +183,9 @@ def _ahead(captioner: Captioner, plan: _Plan, console: Console) -> int:
     asked = plan.options.batch.prefetch
     if asked == 0:
         return 0
-    if not plan.many:
+    if plan.options.batch.ray is not None:
+        reason = "--ray is given"
+    elif not plan.many:
         reason = "there is one video"
     elif plan.options.windows.every is not None:
         reason = "--every is given"
@@ -188,18 +198,17 @@ def _ahead(captioner: Captioner, plan: _Plan, console: Console) -> int:
     return 0
 
 
-def _run(
-    captioner: Captioner, plan: _Plan, console: Console, interrupts: Interrupts, ahead: int
-) -> int:
-    from vidcap.batch.runner import Batch
+def _run(captioner: Captioner, plan: _Plan, console: Console, interrupts: Interrupts) -> int:
     from vidcap.batch.sources import open_feed
 
-    sink = plan.sink()
+    if plan.many:
+        captioner.isolate_decoding()
+    ahead, sink = _ahead(captioner, plan, console), plan.sink()
     _tell_waiting(plan, console)
     with open_feed(plan.inputs, plan.files_from) as feed:
         bar, profile = _make_bar(plan, feed, console), plan.options.report.profile
         host = ConsoleHost(captioner, console, profile=profile, bar=bar, prints=not sink.keeps)
-        batch = Batch(captioner, sink, interrupts, host, ahead=ahead)
+        batch = _make_batch(captioner, sink, interrupts, host, plan, console, ahead)
         try:
             tally = batch.run(feed, plan.requests)
         except (OutputClosed, OutputError):
@@ -210,6 +219,26 @@ def _run(
         sink.close()
     _tell_skipped(tally, console)
     return EXIT_INTERRUPTED if interrupts.count else min(tally.failed, 1)
+
+
+def _make_batch(
+    captioner: Captioner,
+    sink: Sink,
+    interrupts: Interrupts,
+    host: ConsoleHost,
+    plan: _Plan,
+    console: Console,
+    ahead: int,
+) -> Batch | SpreadBatch:
+    """The run in this process, or on a cluster."""
+    from vidcap.batch.runner import Batch
+    from vidcap.batch.spread import SpreadBatch
+
+    address = plan.options.batch.ray
+    if address is None:
+        return Batch(captioner, sink, interrupts, host, ahead=ahead)
+    pool = partial(open_pool, address, captioner, console)
+    return SpreadBatch(captioner, sink, interrupts, host, pool)
 
 
 def _tell_waiting(plan: _Plan, console: Console) -> None:

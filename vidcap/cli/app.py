@@ -25,6 +25,7 @@ from vidcap.cli.describe import describe
 from vidcap.cli.doctor import doctor
 from vidcap.cli.plan import plan
 from vidcap.cli.signals import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED
+from vidcap.cli.spreading import with_ray_address
 from vidcap.errors import UsageError
 from vidcap.output.streams import (
     OutputClosed,
@@ -50,7 +51,7 @@ class VidcapGroup(TyperGroup):
         **extra: Any,
     ) -> NoReturn:
         """Runs the command line; always ends in SystemExit."""
-        words = list(sys.argv[1:] if args is None else args)
+        words = with_ray_address(sys.argv[1:] if args is None else args)
         if os.environ.get(COMPLETE_VARIABLE):
             # Without options to install completions, Typer leaves the shells unknown.
             completion_init()

@@ -28,7 +28,7 @@ _NOT_IN_A_FILE = frozenset({"help", "config", "debug"})
 #: a weaker source: who names another pair does not want half of the usual one.
 _REPLACES: dict[str, tuple[str, ...]] = {
     "pair": ("target", "draft", "revision"),
-    "no_draft": ("draft", "draft_device"),
+    "no_draft": ("draft", "draft_device", "draft_quantize"),
     "draft": ("no_draft",),
     "method": tuple(item.name for item in fields(PartOptions)),
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from vidcap.cli.console import Console
 from vidcap.cli.profile import print_profile
 from vidcap.cli.progress import Bar
-from vidcap.output.record import Record
+from vidcap.output.record import Record, VideoPart
 from vidcap.output.text import one_line
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class ConsoleHost:
         if record.speculation is not None and record.speculation.fallback is not None:
             # Without the figures of the record, so that it is said once for all inputs.
             self._console.notice("drafting was switched off, because it does not pay")
+        if record.video is not None and record.video.frame_times_s:
+            self._console.detail(_frames_seen(record.video), record.path)
         self._console.detail(_summary(record), record.path)
         if self._profile:
             print_profile(record, self._console)
@@ -93,6 +95,13 @@ class ConsoleHost:
         if self._wants_notices:
             for notice in self._captioner.notices:
                 self._console.notice(notice)
+
+
+def _frames_seen(video: VideoPart) -> str:
+    times = ", ".join(f"{time_s:.2f}" for time_s in video.frame_times_s)
+    read = "" if video.decoded_s is None else f", read up to {video.decoded_s:.1f} s"
+    length = "" if video.duration_s is None else f" of {video.duration_s:.1f} s"
+    return f"{video.frames_used} frames at {times} s{read}{length}"
 
 
 def _summary(record: Record) -> str:

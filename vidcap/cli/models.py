@@ -254,4 +254,6 @@ def _method_lines(name: str) -> list[str]:
 
 def _value_words(method: SpeculationSettings, key: str) -> str:
     value = getattr(method, field_name(key))
+    if isinstance(value, tuple):
+        return "+".join(value)
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -40,7 +40,8 @@ def print_profile(record: Record, console: Console) -> None:
 def stage_table(record: Record) -> Table:
     """Seconds and shares of the stages.
 
-    Loading happens once for all answers of a run and is not part of their total.
+    Loading happens once for all answers of a run and is not part of their total. Where the draft
+    is prefilled beside the target, the overlap is in the seconds of both.
     """
     from rich import box
     from rich.table import Table
@@ -56,6 +57,8 @@ def stage_table(record: Record) -> Table:
         table.add_row(name, _number(seconds, 3), _percent(share))
     table.add_section()
     table.add_row("total", _number(timing.total_s, 3), "")
+    if timing.overlap_s:
+        table.add_row("overlap", _number(timing.overlap_s, 3), "")
     return table
 
 
@@ -103,6 +106,9 @@ def figures(record: Record) -> Iterator[str]:
         )
     first = _number(timing.ttft_s, 3)
     yield f"tokens/s: {_number(timing.tokens_per_s, 1)}   first token after: {first} s"
+    if timing.decode_s:
+        outside = _percent(_share(timing.other_s, timing.decode_s))
+        yield f"decoding: {_number(timing.decode_s, 3)} s, {outside} of it outside the models"
     yield (
         f"tokens per target call: {_number(speculation.mean_acceptance_length, 2)}   "
         f"target calls: {speculation.num_spec_steps}"
@@ -112,6 +118,9 @@ def figures(record: Record) -> Iterator[str]:
             f"accepted drafts per round: {_number(speculation.mean_accepted_drafts, 2)}   "
             f"drafted tokens accepted: {_percent(speculation.draft_acceptance_rate)}"
         )
+        if speculation.arm_rounds is not None:
+            turns = ", ".join(f"{name} {count}" for name, count in speculation.arm_rounds.items())
+            yield f"rounds by arm: {turns}"
         yield "accepted drafts: rounds"
         yield from histogram_lines(speculation.acceptance_histogram)
     if record.model:

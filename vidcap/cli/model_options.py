@@ -1,0 +1,133 @@
+"""Options that say which models run, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
+
+from vidcap.cli.binding import option
+from vidcap.cli.completing import complete_pair
+from vidcap.errors import UsageError
+from vidcap.settings import ModelSettings, PositionPolicy, QuantizeName
+
+_MODEL = ModelSettings()
+
+_model = partial(option, panel="Model")
+
+
+@dataclass(frozen=True, slots=True)
+class HubOptions:
+    """How models are had from the hub."""
+
+    revision: Annotated[
+        str | None,
+        _model("--revision", metavar="REV", help="Branch, tag or commit of models on the hub."),
+    ] = _MODEL.revision
+    offline: Annotated[bool, _model("--offline", help="Never ask the hub; use what is cached.")] = (
+        _MODEL.offline
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PairOptions:
+    """Which target and draft model."""
+
+    pair: Annotated[
+        str | None,
+        _model(
+            "-m",
+            "--pair",
+            metavar="NAME|TARGET[+DRAFT]",
+            autocompletion=complete_pair,
+            help="Target and draft: a preset (see vidcap models list), or hub ids or local folders "
+            "joined by '+'.",
+        ),
+    ] = _MODEL.pair
+    target: Annotated[
+        str | None,
+        _model("--target", metavar="MODEL", help="Another target for the pair."),
+    ] = _MODEL.target
+    draft: Annotated[
+        str | None,
+        _model("--draft", metavar="MODEL", help="Another draft for the pair."),
+    ] = _MODEL.draft
+    no_draft: Annotated[
+        bool,
+        _model("--no-draft", help="Load the target alone and decode plainly."),
+    ] = not _MODEL.use_draft
+    hub: HubOptions = HubOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeOptions:
+    """Where and how the models run."""
+
+    device: Annotated[
+        str,
+        _model("--device", metavar="auto|cpu|cuda[:N]", help="Device to run on."),
+    ] = _MODEL.device
+    draft_device: Annotated[
+        str | None,
+        _model(
+            "--draft-device",
+            metavar="DEVICE",
+            help="Device of the draft, if not that of the target.",
+        ),
+    ] = _MODEL.draft_device
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16"],
+        _model(
+            "--dtype",
+            help="Number format; auto is bfloat16 where the hardware has it, else float32.",
+        ),
+    ] = _MODEL.dtype
+    quantize: Annotated[
+        QuantizeName,
+        _model(
+            "--quantize",
+            help="Pack the target's weights: changes its text a little, lossless methods still "
+            "give what the packed target gives. int4 on CPUs only. Needs the extra 'quant'.",
+        ),
+    ] = _MODEL.quantize
+    draft_quantize: Annotated[
+        QuantizeName,
+        _model("--draft-quantize", help="Pack the draft's weights; never changes the text."),
+    ] = _MODEL.draft_quantize
+    positions: Annotated[
+        PositionPolicy,
+        _model(
+            "--positions",
+            help="Positions of the text after the video: as the models were trained, or as the "
+            "installed transformers computes them.",
+        ),
+    ] = _MODEL.positions
+    threads: Annotated[
+        int | None,
+        _model("--threads", min=1, metavar="N", help="CPU threads, all together."),
+    ] = _MODEL.threads
+
+
+def model_settings(pair: PairOptions, compute: ComputeOptions) -> ModelSettings:
+    """Both groups as settings.
+
+    Raises:
+        UsageError: where a draft is asked for and forbidden at once.
+    """
+    if pair.no_draft and pair.draft is not None:
+        raise UsageError("--draft and --no-draft contradict each other")
+    return ModelSettings(
+        pair=pair.pair,
+        target=pair.target,
+        draft=pair.draft,
+        use_draft=not pair.no_draft,
+        revision=pair.hub.revision,
+        device=compute.device,
+        draft_device=compute.draft_device,
+        dtype=compute.dtype,
+        quantize=compute.quantize,
+        draft_quantize=compute.draft_quantize,
+        positions=compute.positions,
+        offline=pair.hub.offline,
+        threads=compute.threads,
+    )
