@@ -32,7 +32,9 @@ from vidcap.settings import (
 )
 from vidcap.shortage import explained_memory
 from vidcap.threads import available_threads, can_share, share_threads
-from vidcap.video import Frames, Window, check_video
+from vidcap.trace import Trace
+from vidcap.video import Frames, Window
+from vidcap.video.isolation import Isolation
 
 if TYPE_CHECKING:
     from vidcap.engine.policy import Policy
@@ -48,6 +50,7 @@ class Captioner:
         notices: what the user should be told once about the pair.
         load_s: seconds that loading took, None before.
         policy: what method ``auto`` has learnt about the pair, None before loading.
+        trace: gets what every thread does, None where nobody asked.
     """
 
     def __init__(
@@ -74,8 +77,10 @@ class Captioner:
         self.load_s: float | None = None
         self._pair: LoadedPair | None = None
         self.policy: Policy | None = None
+        self.trace: Trace | None = None
         self._ahead = False
         self._ahead_threads = 0
+        self._isolation: Isolation | None = None
         self._footage = self._new_footage()
 
     @property
@@ -107,6 +112,21 @@ class Captioner:
         self._ahead = can_share(available_threads(self.model.threads))
         return self._ahead
 
+    def isolate_decoding(self) -> None:
+        """Decode in a process of its own from now on, where the system can; before decoding.
+
+        A crash of the native decoder then is an error of one video. Costs little per video, but
+        the start of a process.
+        """
+        if Isolation.is_possible():
+            self._isolation = Isolation()
+            self._footage = self._new_footage()
+
+    def record_trace(self, trace: Trace) -> None:
+        """Note what every thread does from now on in `trace`; before anything is decoded."""
+        self.trace = trace
+        self._footage = self._new_footage()
+
     def prefetch(self, path: str | os.PathLike[str], *, ahead: bool = False) -> None:
         """Start to decode a video in a thread; :meth:`open` and :meth:`windows` take the result.
 
@@ -123,7 +143,7 @@ class Captioner:
         Raises:
             InputError: the file cannot be used.
         """
-        check_video(path)
+        self._footage.check(os.fspath(path))
 
     def load(self) -> LoadedPair:
         """Import torch and load the weights; later calls return the loaded pair.
@@ -139,7 +159,10 @@ class Captioner:
             self._pair = load_pair_folders(self._folders, self.model)
             self._share_threads(self._pair)
             self.policy = Policy()
-            self.load_s = time.perf_counter() - begin
+            end = time.perf_counter()
+            self.load_s = end - begin
+            if self.trace is not None:
+                self.trace.add("load models", begin, end)
         return self._pair
 
     def open(self, path: str | os.PathLike[str]) -> VideoSession:
@@ -203,6 +226,8 @@ class Captioner:
             "target": self._folders.target_name,
             "revision": self.model.revision,
             "dtype": self.model.dtype,
+            # Named only where it is used, so that older results stay valid.
+            **({"quantize": self.model.quantize} if self.model.quantize != "none" else {}),
             "positions": self.model.positions,
             "video": asdict(self.video),
             "generation": asdict(self.generation),
@@ -247,7 +272,8 @@ class Captioner:
         )
 
     def _new_footage(self) -> Footage:
-        return Footage(self.video, self._frame_size, available_threads(self.model.threads))
+        threads = available_threads(self.model.threads)
+        return Footage(self.video, self._frame_size, threads, self.trace, self._isolation)
 
     def _share_threads(self, pair: LoadedPair) -> None:
         import torch

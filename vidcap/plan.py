@@ -16,11 +16,11 @@ from vidcap.models.pair import (
     choose_pair,
     model_facts,
     models_of,
-    presets,
+    smallest_pair,
     suggested_pair,
 )
 from vidcap.settings import ModelSettings, SpeculationSettings, VideoSettings
-from vidcap.video import SamplingPlan, VideoInfo, plan_windows, probe
+from vidcap.video import SamplingPlan, VideoInfo, appearance_warnings, plan_windows, probe
 
 #: Tokens of the chat template around video and words, rounded up.
 _TEMPLATE_TOKENS = 32
@@ -131,7 +131,7 @@ class Planner:
             prompt,
             memory,
             self._fits(memory),
-            (*samplings[0].warnings, *self._context_warnings(prompt)),
+            (*samplings[0].warnings, *_notes(info), *self._context_warnings(prompt)),
         )
 
     def _fits(self, memory: PairMemory) -> bool:
@@ -153,6 +153,13 @@ class Planner:
 
     def _models(self) -> list[ModelFacts]:
         return [self._target, *([self._draft] if self._draft else [])]
+
+
+def _notes(info: VideoInfo) -> tuple[str, ...]:
+    """What decoding will change about the pictures."""
+    if not info.interlaced:
+        return appearance_warnings(info)
+    return (*appearance_warnings(info), "interlaced video: its frames will be deinterlaced")
 
 
 def window_times(sampling: SamplingPlan, rate: float | None) -> tuple[float, ...]:
@@ -229,6 +236,8 @@ def _video_data(info: VideoInfo) -> dict[str, Any]:
         "rotation": info.rotation,
         "codec": info.codec,
         "average_fps": info.average_fps,
+        "interlaced": info.interlaced,
+        "hdr": info.hdr,
     }
 
 
@@ -249,4 +258,4 @@ def _memory_data(plan: VideoPlan) -> dict[str, Any]:
 def _planned_pair(model: ModelSettings, *, needs_draft: bool) -> PairPreset:
     """The pair that was named, else the largest preset that fits, else the smallest."""
     pair = choose_pair(model) or suggested_pair(model, needs_draft=needs_draft)
-    return pair or [preset for preset in presets().values() if not preset.builtin][-1]
+    return pair or smallest_pair()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -15,9 +15,9 @@ import torch
 from vidcap.engine.logits import LogitsSettings
 from vidcap.engine.loop import Generation, Limits
 from vidcap.engine.margins import choice_margins
-from vidcap.engine.request import Request, start
+from vidcap.engine.request import Request
 from vidcap.engine.sampling import SamplingSettings
-from vidcap.engine.schedule import PrefilledPrompt, PrefillJob, sequential_prefill
+from vidcap.engine.schedule import OpenedVideo, PrefillJob
 from vidcap.engine.stats import Stats
 from vidcap.errors import InputError
 from vidcap.models.text_stream import TextStream
@@ -62,7 +62,10 @@ class VideoSession:
         decode_s: float,
         begin: float,
     ):
-        """Preprocesses, encodes and prefills. Use :meth:`vidcap.captioner.Captioner.open`."""
+        """Preprocesses, encodes and prefills, a parallel method with the first answer.
+
+        Use :meth:`vidcap.captioner.Captioner.open`.
+        """
         self._captioner = captioner
         self._pair = pair
         self._path = path
@@ -73,7 +76,8 @@ class VideoSession:
         self._warnings = frames.warnings
         inputs = self._prepare(frames)
         self._visual_tokens = inputs[0].visual_tokens
-        self._prompt: PrefilledPrompt | None = self._prefill(inputs)
+        self._prefix_tokens = inputs[0].ids.shape[1]
+        self._opened: OpenedVideo | None = self._open(inputs)
 
     def __enter__(self) -> VideoSession:
         return self
@@ -88,7 +92,7 @@ class VideoSession:
 
     def close(self) -> None:
         """Let go of the prefilled keys and values."""
-        self._prompt = None
+        self._opened = None
 
     def answer(
         self,
@@ -113,13 +117,13 @@ class VideoSession:
             UsageError: the prompt contains control tokens of the model.
             InputError: out of memory.
         """
-        if self._prompt is None:
+        if self._opened is None:
             raise ValueError("the session is closed")
         request = self._request(prompt)
         stats, clock = self._take_stats(), self._take_clock()
         stream = TextStream(self._pair.target.tokenizer)
-        with explained_memory():
-            generation = start(self._prompt, request, stats, should_stop or (lambda: False))
+        with explained_memory(), self._span("answer"):
+            generation = self._opened.start(request, stats, should_stop or (lambda: False))
             for tokens in watch(generation):
                 clock.first_token = clock.first_token or time.perf_counter()
                 _hand_out(stream.push(tokens), on_text)
@@ -151,15 +155,17 @@ class VideoSession:
         Returns:
             best score minus second best, per token.
         """
-        if self._prompt is None:
+        if self._opened is None:
             raise ValueError("the session is closed")
         request = self._request(prompt)
-        return choice_margins(self._prompt.target, request.suffix_ids, request.logits, tokens)
+        return choice_margins(
+            self._opened.prompt.target, request.suffix_ids, request.logits, tokens
+        )
 
     def _prepare(self, frames: Frames) -> list[VideoInputs]:
         """Preprocessed frames for each model of the pair."""
         fps = model_fps(frames, self._captioner.video.fps)
-        with _adding_to(self._clock, "preprocess_s"):
+        with _adding_to(self._clock, "preprocess_s"), self._span("preprocess"):
             inputs = _prepare_all(self._models(), frames, fps)
         self._check_length(inputs[0].ids.shape[1])
         return inputs
@@ -175,27 +181,30 @@ class VideoSession:
                 hint="use fewer or smaller frames (--max-frames, --max-pixels) or --max-tokens",
             )
 
+    def _span(self, name: str) -> AbstractContextManager[None]:
+        trace = self._captioner.trace
+        return nullcontext() if trace is None else trace.span(name)
+
     def _models(self) -> list[VideoModel]:
         pair = self._pair
         draft = pair.draft if self._captioner.speculation.needs_draft else None
         return [model for model in (pair.target, draft) if model is not None]
 
-    def _prefill(self, inputs: list[VideoInputs]) -> PrefilledPrompt:
+    def _open(self, inputs: list[VideoInputs]) -> OpenedVideo:
         positions = self._captioner.model.positions
         jobs = [
             PrefillJob(model.language, partial(model.encode, item, positions))
             for model, item in zip(self._models(), inputs, strict=True)
         ]
         draft = jobs[1] if len(jobs) > 1 else None
-        return sequential_prefill(jobs[0], draft, self._captioner.speculation, self._stats)
+        return OpenedVideo(jobs[0], draft, self._captioner.speculation, self._stats)
 
     def _request(self, prompt: str) -> Request:
         target, generation = self._pair.target, self._captioner.generation
         rules, loose = target.rules, self._captioner.speculation.verify == "loose"
         penalty = generation.repetition_penalty
         ids = target.suffix_ids(prompt).to(target.language.kv_spec.device)
-        if self._prompt is not None:
-            self._check_length(self._prompt.target.prefix.length + ids.shape[1])
+        self._check_length(self._prefix_tokens + ids.shape[1])
         return Request(
             suffix_ids=ids,
             limits=Limits(generation.max_tokens, rules.stop_ids),
@@ -212,7 +221,8 @@ class VideoSession:
     def _new_stats(self) -> Stats:
         places = {model.language.kv_spec.device for model in self._models()}
         cuda = [device for device in places if device.type == "cuda"]
-        return Stats(synchronize=partial(_synchronize, cuda) if cuda else None)
+        wait = partial(_synchronize, cuda) if cuda else None
+        return Stats(synchronize=wait, trace=self._captioner.trace)
 
     def _take_stats(self) -> Stats:
         """The first answer accounts for the prefill, later ones start from nothing."""
@@ -227,10 +237,8 @@ class VideoSession:
         return clock
 
     def _token_counts(self, request: Request, stats: Stats) -> TokenCounts:
-        prompt = self._prompt
-        prefix = prompt.target.prefix.length if prompt else 0
         return TokenCounts(
-            prompt=prefix + request.suffix_ids.shape[1],
+            prompt=self._prefix_tokens + request.suffix_ids.shape[1],
             visual=self._visual_tokens,
             draft_visual=stats.draft_visual,
             generated=stats.generated,
@@ -249,6 +257,7 @@ class VideoSession:
             draft_s=seconds["draft"],
             verify_s=seconds["verify"],
             other_s=max(0.0, decode_s - seconds["draft"] - seconds["verify"]),
+            overlap_s=stats.overlap_s,
             ttft_s=clock.first_token - clock.begin if clock.first_token else None,
             decode_s=decode_s,
             total_s=time.perf_counter() - clock.begin,
@@ -283,8 +292,9 @@ def _prepare_all(models: list[VideoModel], frames: Frames, fps: float) -> list[V
 
 
 def _synchronize(devices: list[torch.device]) -> None:
+    """Wait for what this thread has given the devices to do, not for other streams."""
     for device in devices:
-        torch.cuda.synchronize(device)
+        torch.cuda.current_stream(device).synchronize()
 
 
 @contextmanager
@@ -337,4 +347,5 @@ def _speculation_part(
         acceptance_histogram=tuple(stats.histogram.get(count, 0) for count in range(most + 1)),
         loosened_tokens=stats.loosened,
         fallback=request.policy.verdict if speculation.tree == "auto" and request.policy else None,
+        arm_rounds=dict(stats.arm_rounds) if speculation.arms is not None else None,
     )

@@ -125,17 +125,22 @@ def read_all(path: Path, size: tuple[int, int] | None = None) -> Decoded:
         stream.thread_type = "NONE"
         for frame in container.decode(stream):
             times.append(frame.pts * stream.time_base)
-            height, width = size or (frame.height, frame.width)
-            rgb = frame.reformat(
-                width=width,
-                height=height,
-                format="rgb24",
-                interpolation=Interpolation.BICUBIC | Interpolation.ACCURATE_RND,
-                dst_color_range=ColorRange.JPEG,
-            )
-            pictures.append(rgb.to_ndarray())
+            pictures.append(picture_of(frame, size))
     assert all(a < b for a, b in pairwise(times))
     return Decoded([time - times[0] for time in times], pictures)
+
+
+def picture_of(frame: av.VideoFrame, size: tuple[int, int] | None = None) -> np.ndarray:
+    """A frame as RGB; `size` is (height, width)."""
+    height, width = size or (frame.height, frame.width)
+    rgb = frame.reformat(
+        width=width,
+        height=height,
+        format="rgb24",
+        interpolation=Interpolation.BICUBIC | Interpolation.ACCURATE_RND,
+        dst_color_range=ColorRange.JPEG,
+    )
+    return rgb.to_ndarray()
 
 
 def same_size(n_frames: int, height: int, width: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from fractions import Fraction
 from pathlib import Path
@@ -9,10 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.video.clips import ClipMaker, Decoded, calm_picture, read_all, same_size
+from tests.video.clips import (
+    ClipMaker,
+    Decoded,
+    calm_picture,
+    picture_of,
+    read_all,
+    same_size,
+)
+from vidcap.bench.readers import repeat_clip
 from vidcap.errors import InputError
 from vidcap.settings import VideoSettings
 from vidcap.video import DecodingInterruptedError, Frames, load_frames, plan_sampling
+from vidcap.video.reader import FrameReader
+from vidcap.video.source import open_source
 
 FORMATS = [
     ("h264-b.mp4", "libx264", "yuv420p", {"bf": "3", "b-pyramid": "normal"}),
@@ -145,20 +156,48 @@ def test_open_groups_of_pictures(
     assert len(jumps) == 1
 
 
-@pytest.mark.parametrize("name", ["h264-b.mp4", "h264.mkv", "vp9.webm"])
+@pytest.mark.parametrize("name", SEEKABLE)
 def test_jump_after_the_end_of_the_file_was_reached(
     clips: dict[str, tuple[Path, Decoded]], name: str
 ) -> None:
-    from vidcap.video.reader import FrameReader
-    from vidcap.video.source import open_source
-
     path, whole = clips[name]
     with open_source(path) as source:
         reader = FrameReader(source, threads=3)
         assert len(list(reader)) == 180
-        reader.seek(0)
-        again = [frame.pts * source.stream.time_base for frame in reader]
-    assert [time - again[0] for time in again] == whole.times
+        for target in (100, 0, 179):
+            reader.seek(int(whole.times[target] / source.stream.time_base))
+            rest = list(reader)
+            shown = {frame.pts * source.stream.time_base: picture_of(frame) for frame in rest}
+            assert whole.times[target] in shown
+            # Pictures before the key frame's own, of an open group, miss what they refer to.
+            key = next(frame.pts * source.stream.time_base for frame in rest if frame.key_frame)
+            for time, stored in zip(whole.times, whole.pictures, strict=True):
+                if time >= key:
+                    assert np.array_equal(shown[time], stored)
+
+
+def test_work_and_memory_follow_the_samples_not_the_length(
+    make_clip: ClipMaker, decoded: list[int], jumps: list[int]
+) -> None:
+    # Two hours: a minute, 120 times.
+    minute = make_clip("minute.mp4", frames=600, fps=10, gop=100, size=(64, 48), draw=calm_picture)
+    path = make_clip.folder / "hours.mp4"
+    repeat_clip(str(minute), str(path), 7200)
+    whole, alive = read_all(minute), []
+
+    def size(count: int, height: int, width: int) -> tuple[int, int]:
+        alive.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        return height, width
+
+    frames = load_frames(path, VideoSettings(fps=2, max_frames=64), size)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - alive[0]
+    assert frames.info.duration_s == pytest.approx(7200)
+    assert frames.times_s.tolist() == [k * 112.5 for k in range(64)]
+    for time, shown in zip(frames.times_s, frames.rgb, strict=True):
+        assert np.array_equal(shown, whole.pictures[round(time * 10) % 600])
+    assert len(jumps) == 63
+    assert len(decoded) < 64 * 100
+    assert grown < 30_000  # KiB; all frames would take 660 MB
 
 
 def test_dense_sampling_makes_no_jump(

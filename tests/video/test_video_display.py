@@ -9,12 +9,13 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-from av.video.reformatter import ColorRange, Colorspace, ColorTrc
+from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 
 from tests.video.clips import ClipMaker, read_all, same_size
 from vidcap.settings import VideoSettings
 from vidcap.video import load_frames, probe
 from vidcap.video.orientation import Orientation, display_size
+from vidcap.video.tonemap import pq_code
 
 ONE = VideoSettings(max_frames=1)
 
@@ -173,18 +174,76 @@ def test_undeclared_colours_count_as_bt601(tmp_path: Path) -> None:
     assert np.abs(frames.rgb[0].astype(int) - COLOURS[0]).max() <= 3
 
 
-@pytest.mark.parametrize(("transfer", "name"), [(16, "PQ"), (18, "HLG")])
-def test_hdr_is_read_with_a_warning(tmp_path: Path, transfer: int, name: str) -> None:
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "matrix undeclared"])
+@pytest.mark.parametrize(("transfer", "white"), [(ColorTrc.SMPTE2084, 0.58), (18, 0.75)])
+def test_hdr_is_fitted_to_an_ordinary_screen(
+    tmp_path: Path, transfer: int, white: float, declared: bool
+) -> None:
     def prepare(stream: av.VideoStream) -> None:
-        stream.colorspace, stream.color_trc = Colorspace.BT2020, ColorTrc(transfer)
+        stream.color_trc, stream.color_primaries = ColorTrc(transfer), ColorPrimaries.BT2020
+        if declared:
+            stream.colorspace = Colorspace.BT2020
 
-    path = tmp_path / "hdr.mp4"
-    write_colour(path, yuv(COLOURS[0], 9, False, 10), "yuv420p10le", prepare)
-    assert load_frames(path, ONE, same_size).warnings == (
-        f"HDR video ({name}) is read without tone mapping: colours are approximate",
-    )
+    def shown(*coded: float) -> list[int]:
+        path = tmp_path / "hdr.mp4"
+        levels = tuple(value * 255 for value in coded)
+        write_colour(path, yuv(levels, 9, False, 10), "yuv420p10le", prepare)
+        frames = load_frames(path, ONE, lambda n, h, w: (20, 36))
+        name = "PQ" if transfer == ColorTrc.SMPTE2084 else "HLG"
+        assert frames.warnings == (
+            f"HDR video ({name}) is fitted to an ordinary screen: colours are approximate",
+        )
+        return frames.rgb[0, 10, 18].astype(int).tolist()
+
+    assert shown(0, 0, 0) == [0, 0, 0]
+    # Diffuse white is nearly white, and what is brighter still differs from it.
+    grey = shown(white, white, white)
+    assert max(grey) - min(grey) <= 2
+    assert 220 <= grey[0] <= 240
+    assert grey[0] < shown(white + 0.08, white + 0.08, white + 0.08)[0] <= 255
+    # The red of BT.709, at a third of that brightness, as BT.2020 coordinates (BT.2087).
+    light = np.array([0.6274, 0.0691, 0.0164]) * 203 / 3
+    if transfer == ColorTrc.SMPTE2084:
+        red, green, blue = shown(*pq_code(light))
+        assert 150 <= red <= 165
+        assert max(green, blue) <= 12
 
 
-def test_interlaced_video_is_marked(make_clip: ClipMaker) -> None:
-    path = make_clip("a.mp4", frames=4, **{"x264-params": "tff=1"})
-    assert probe(path).interlaced
+@pytest.mark.parametrize("threads", [1, 2])
+def test_interlaced_video_is_marked_and_shown_without_combing(
+    make_clip: ClipMaker, threads: int
+) -> None:
+    def woven(index: int, height: int, width: int) -> np.ndarray:
+        image = moving_edge(2 * index, height, width)
+        image[1::2] = moving_edge(2 * index + 1, height, width)[1::2]
+        return image
+
+    options = {"x264-params": "tff=1:qp=4"}
+    path = make_clip("a.mp4", frames=8, draw=woven, size=(160, 96), **options)
+    frames = load_frames(path, VideoSettings(fps=1000), same_size, threads=threads)
+    assert frames.info.interlaced
+    assert len(frames.rgb) == 8
+    for index, (shown, stored) in enumerate(zip(frames.rgb, read_all(path).pictures, strict=True)):
+        assert combing(stored) > 5
+        assert combing(shown) < 0.5
+        # Everything is as it was at the time of one of the fields.
+        moments = [moving_edge(2 * index + field, 96, 160).astype(int) for field in (0, 1)]
+        assert min(np.abs(shown - moment).mean() for moment in moments) < 3
+
+
+def moving_edge(moment: int, height: int, width: int) -> np.ndarray:
+    image = np.full((height, width, 3), 40, np.uint8)
+    image[:, moment * 8 % width :] = 210
+    return image
+
+
+def combing(image: np.ndarray) -> float:
+    """How much more the rows differ from their neighbours than from the next but one."""
+    rows = image[..., 1].astype(int)
+    return float(np.abs(rows[1:-1] - rows[:-2]).mean() - np.abs(rows[2:] - rows[:-2]).mean())
+
+
+def test_progressive_frames_are_not_touched(make_clip: ClipMaker) -> None:
+    path = make_clip("a.mp4", frames=3)
+    assert not probe(path).interlaced
+    assert np.array_equal(load_frames(path, ONE, same_size).rgb[0], read_all(path).pictures[0])

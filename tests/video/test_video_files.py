@@ -40,6 +40,20 @@ def test_links_are_followed_once_and_loops_end(tmp_path):
     assert found(tmp_path / "tree") == ["file.mp4", "link/a.mp4"]
 
 
+def test_folders_that_lie_too_deep_are_told_and_the_others_found(tmp_path):
+    folder = tmp_path
+    make(tmp_path, "z.mp4")
+    for _ in range(300):
+        folder = folder / "a"
+        folder.mkdir()
+    make(folder, "lost.mp4")
+    seen: list[str] = []
+    with pytest.raises(InputError, match="more than 100 deep") as error:
+        seen.extend(map(os.path.basename, find_videos(str(tmp_path))))
+    assert seen == ["z.mp4"]
+    assert "\n" not in error.value.message
+
+
 def test_a_link_to_nowhere_is_found_so_that_somebody_is_told(tmp_path):
     (tmp_path / "gone.mp4").symlink_to(tmp_path / "nothing")
     assert found(tmp_path) == ["gone.mp4"]

@@ -14,7 +14,8 @@ from tests.video.clips import same_size
 from vidcap.errors import InputError, UsageError
 from vidcap.settings import VideoSettings
 from vidcap.video import load_frames, load_windows, plan_windows
-from vidcap.video.seeking import SeekMissedError, TimedFrames
+from vidcap.video.seeking import TimedFrames
+from vidcap.video.shortcuts import SeekMissedError
 
 FPS_2 = VideoSettings(fps=2, every_s=1.0)
 
@@ -49,6 +50,13 @@ def test_the_number_of_frames_holds_for_each_window():
 def test_windows_that_make_no_sense_are_a_usage_error():
     with pytest.raises(UsageError, match="--every must be at least"):
         VideoSettings(every_s=0)
+
+
+def test_a_video_that_claims_to_last_for_centuries_is_refused():
+    with pytest.raises(InputError, match="make 10000000000 windows of 1 s, and 86400 are"):
+        plan_windows(VideoSettings(every_s=1), Fraction(10**10))
+    day = plan_windows(VideoSettings(every_s=60, max_frames=1), Fraction(86_400))
+    assert len(day) == 1440
 
 
 @pytest.mark.parametrize(

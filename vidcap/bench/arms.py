@@ -130,6 +130,8 @@ def _effective(name: str, parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _typed(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -26,6 +26,10 @@ class ReleasedModel(VideoModel, Protocol):
         """The released ``ForConditionalGeneration`` model."""
         ...
 
+    def arguments(self, ids: Tensor, inputs: VideoInputs) -> dict[str, Any]:
+        """What its forward takes of a prompt and a video, besides positions."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class BaselineRun:
@@ -43,11 +47,16 @@ class BaselineRun:
 
 
 def full_prompt(prefix: EncodedPrefix, suffix_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Ids Long[1, n] and position ids Long[3, 1, n] of prefix and question together."""
+    """Ids Long[1, n] of prefix and question together, and their position ids.
+
+    Returns:
+        the ids, and Long[3, 1, n] under M-RoPE or Long[1, n] where positions have one dimension.
+    """
     suffix_ids = suffix_ids.to(prefix.ids.device)
     ids = torch.cat([prefix.ids, suffix_ids], dim=1)
     text = torch.arange(suffix_ids.shape[1], device=ids.device) + prefix.suffix_start
-    return ids, torch.cat([prefix.position_ids, text.expand(3, 1, -1)], dim=-1)
+    text = text.expand(*prefix.position_ids.shape[:-1], -1)
+    return ids, torch.cat([prefix.position_ids, text], dim=-1)
 
 
 @torch.inference_mode()
@@ -77,11 +86,9 @@ def transformers_greedy(
     with _own_attention(model):
         begin = time.perf_counter()
         output = model.generate(
-            input_ids=ids,
+            **adapter.arguments(ids, inputs),
             position_ids=position_ids,
             attention_mask=torch.ones_like(ids),
-            mm_token_type_ids=(ids == model.config.video_token_id).int() * 2,
-            **{name: tensor.to(ids.device) for name, tensor in inputs.tensors.items()},
             do_sample=False,
             max_new_tokens=limits.max_tokens,
             suppress_tokens=[*logits.suppress, *range(logits.vocab_size, width)],

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,13 @@ from typing import Any
 import av
 import numpy as np
 
-from vidcap.bench.reading import READERS, Request, signatures_of_file, wrong_frames
+from vidcap.bench.reading import (
+    READERS,
+    Request,
+    peak_bytes,
+    signatures_of_file,
+    wrong_frames,
+)
 from vidcap.threads import available_threads
 
 _LENGTHS = {"10 s": 10, "10 min": 600, "2 h": 7200}
@@ -50,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def repeat_clip(clip: str, path: str, seconds: float) -> None:
-    """Writes a file of this length by copying the packets of a clip, again and again."""
+    """Writes a file of about this length by copying the packets of a clip, again and again."""
     with av.open(path, "w") as written:
         copy, shift = None, Fraction(0)
         while shift < seconds:
@@ -62,12 +68,14 @@ def repeat_clip(clip: str, path: str, seconds: float) -> None:
                 for packet in container.demux(stream):
                     if packet.pts is None or packet.dts is None:
                         continue
+                    if shift + packet.pts * base >= seconds:
+                        # What follows in the file may refer to this one.
+                        return
                     end = max(end, (packet.pts + (packet.duration or 0)) * base)
-                    if shift + packet.pts * base < seconds:
-                        packet.pts += int(shift / base)
-                        packet.dts += int(shift / base)
-                        packet.stream = copy
-                        written.mux(packet)
+                    packet.pts += int(shift / base)
+                    packet.dts += int(shift / base)
+                    packet.stream = copy
+                    written.mux(packet)
             shift += end
 
 
@@ -75,17 +83,19 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     reader = READERS[options.one]
     if not reader.is_installed:
         return {"error": "not installed"}
-    request = Request(options.clip, options.frames, _HEIGHT, _WIDTH, options.threads)
-    short = Request(options.warm_up, 2, _HEIGHT, _WIDTH, options.threads)
+    with av.open(options.warm_up) as container:
+        rate = float(container.streams.video[0].average_rate or 1)
+    request = Request(options.clip, options.frames, _HEIGHT, _WIDTH, options.threads, rate)
+    short = replace(request, path=options.warm_up, count=2)
     try:
         reader.read(short)
-        before, seconds, cpu_s = _peak_bytes(), [], []
+        before, seconds, cpu_s = peak_bytes(), [], []
         for _ in range(options.repeat):
             begin, cpu = time.perf_counter(), time.process_time()
             reading = reader.read(request)
             seconds.append(time.perf_counter() - begin)
             cpu_s.append(time.process_time() - cpu)
-        rise = _peak_bytes() - before
+        rise = peak_bytes() - before
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}"[:60]}
     wrong = wrong_frames(reading, np.load(options.truth))
@@ -111,11 +121,6 @@ def _row(facts: dict[str, Any]) -> str:
         return f"  {facts['error']}"
     rise = facts["rise"] / _MIB
     return f"{facts['seconds']:>9.2f}{facts['cpu_s']:>8.2f}{rise:>7.0f}{facts['wrong']:>7}"
-
-
-def _peak_bytes() -> int:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _say(line: str) -> None:

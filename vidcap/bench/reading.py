@@ -8,9 +8,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import av
@@ -21,7 +23,7 @@ from vidcap.settings import VideoSettings
 from vidcap.video import load_frames
 
 #: (height, width) of a signature: enough to tell a frame from its neighbours.
-_SIGNATURE = (36, 64)
+_SIGNATURE = (91, 161)
 
 #: A frame is taken for the one that it resembles most among this many on either side.
 _NEIGHBOURS = 3
@@ -36,6 +38,7 @@ class Request:
         count: frames, evenly over the whole file.
         height, width: of a frame.
         threads: decoding threads.
+        rate: frames per second of the file.
     """
 
     path: str
@@ -43,6 +46,7 @@ class Request:
     height: int
     width: int
     threads: int
+    rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +83,7 @@ def _vidcap(request: Request) -> Reading:
         lambda count, height, width: (request.height, request.width),
         threads=request.threads,
     )
-    rate = frames.info.average_fps or 1.0
-    return Reading([round(time * rate) for time in frames.times_s], frames.rgb)
+    return Reading([round(time * request.rate) for time in frames.times_s], frames.rgb)
 
 
 def _pyav(request: Request) -> Reading:
@@ -135,7 +138,18 @@ READERS: dict[str, Reader] = {
 }
 
 
-def signatures_of_file(path: str) -> npt.NDArray[np.int16]:
+def peak_bytes() -> int:
+    """The largest resident memory of this process so far; 0 where the system does not tell."""
+    try:
+        # Linux. What `getrusage` says there includes the process that started this one.
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return 0
+    match = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+    return int(match[1]) * 1024 if match else 0
+
+
+def signatures_of_file(path: str) -> npt.NDArray[np.uint8]:
     """The signature of every frame of a clip, read in the plainest way: [n, values]."""
     with av.open(path) as container:
         stream = container.streams.video[0]
@@ -143,7 +157,7 @@ def signatures_of_file(path: str) -> npt.NDArray[np.int16]:
         return np.stack([_signature(frame) for frame in container.decode(stream)])
 
 
-def wrong_frames(reading: Reading, clip: npt.NDArray[np.int16]) -> int:
+def wrong_frames(reading: Reading, clip: npt.NDArray[np.uint8]) -> int:
     """How many frames are not those that the reader says they are.
 
     Args:
@@ -155,15 +169,15 @@ def wrong_frames(reading: Reading, clip: npt.NDArray[np.int16]) -> int:
         pixels = np.ascontiguousarray(np.clip(image, 0, 255).astype(np.uint8))
         shown = _signature(av.VideoFrame.from_ndarray(pixels, format="rgb24"))
         near = [(index + step) % len(clip) for step in range(-_NEIGHBOURS, _NEIGHBOURS + 1)]
-        distances = np.abs(clip[near] - shown).sum(axis=1)
+        distances = np.abs(clip[near].astype(np.int16) - shown).sum(axis=1)
         wrong += int(distances.argmin()) != _NEIGHBOURS
     return wrong
 
 
-def _signature(frame: av.VideoFrame) -> npt.NDArray[np.int16]:
+def _signature(frame: av.VideoFrame) -> npt.NDArray[np.uint8]:
     height, width = _SIGNATURE
     grey = frame.reformat(width, height, "gray", interpolation="AREA").to_ndarray()
-    return grey.astype(np.int16).ravel()
+    return grey.astype(np.uint8, copy=False).ravel()
 
 
 def _evenly(count: int, total: int) -> list[int]:

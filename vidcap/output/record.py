@@ -127,6 +127,7 @@ class SpeculationPart:
         acceptance_histogram: entry i counts the rounds that accepted i drafted tokens.
         loosened_tokens: accepted tokens that strict verification would have refused.
         fallback: why another method ran than the one asked for, None where none did.
+        arm_rounds: rounds by the draft arm that had the turn, None where there is one draft.
     """
 
     method: str = "plain"
@@ -140,6 +141,7 @@ class SpeculationPart:
     acceptance_histogram: tuple[int, ...] = ()
     loosened_tokens: int = 0
     fallback: str | None = None
+    arm_rounds: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ class TimingPart:
         decode_s: from the first token to the last.
         other_s: what lies in none of the stages.
         tokens_per_s: tokens after the first one over decode_s.
+        overlap_s: what the draft's vision and prefill took beside the target's.
     """
 
     load_s: float | None = None
@@ -167,6 +170,7 @@ class TimingPart:
     decode_s: float | None = None
     total_s: float | None = None
     tokens_per_s: float | None = None
+    overlap_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

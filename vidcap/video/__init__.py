@@ -5,6 +5,7 @@ from __future__ import annotations
 from vidcap.video.decode import load_frames
 from vidcap.video.info import DecodingInterruptedError, Frames, FrameSize, VideoInfo
 from vidcap.video.probe import check_video, probe
+from vidcap.video.render import appearance_warnings
 from vidcap.video.sampling import SamplingPlan, plan_sampling
 from vidcap.video.windows import Window, load_windows, plan_windows
 
@@ -15,6 +16,7 @@ __all__ = [
     "SamplingPlan",
     "VideoInfo",
     "Window",
+    "appearance_warnings",
     "check_video",
     "load_frames",
     "load_windows",

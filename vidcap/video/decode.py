@@ -22,9 +22,10 @@ from vidcap.video.clock import Clock
 from vidcap.video.info import Frames, FrameSize
 from vidcap.video.probe import Look, first_frame, look_at
 from vidcap.video.reader import FrameReader
-from vidcap.video.render import FrameRenderer, colour_warning
+from vidcap.video.render import FrameRenderer, appearance_warnings
 from vidcap.video.sampling import NearestFrames, SamplingPlan, plan_sampling
-from vidcap.video.seeking import SeekMissedError, TimedFrames
+from vidcap.video.seeking import TimedFrames
+from vidcap.video.shortcuts import ShortcutMissedError, Shortcuts
 from vidcap.video.source import VideoSource, open_source
 
 #: Containers that store decoding times only; their PTS are made up.
@@ -55,10 +56,12 @@ def load_frames(
         InputError: the file is not a video, the range holds no frame, or nothing can be decoded.
         DecodingInterruptedError: `should_stop` returned True.
     """
-    try:
-        return _load(path, settings, frame_size, threads, should_stop, allow_jumps=True)
-    except SeekMissedError:
-        return _load(path, settings, frame_size, threads, should_stop, allow_jumps=False)
+    shortcuts = Shortcuts()
+    while True:
+        try:
+            return _load(path, settings, frame_size, threads, should_stop, shortcuts)
+        except ShortcutMissedError as missed:
+            shortcuts = shortcuts.without(missed)
 
 
 def _load(
@@ -67,11 +70,10 @@ def _load(
     frame_size: FrameSize,
     threads: int,
     should_stop: Callable[[], bool] | None,
-    *,
-    allow_jumps: bool,
+    shortcuts: Shortcuts,
 ) -> Frames:
     with open_source(path) as source:
-        sampler = Sampler(source, threads, should_stop, allow_jumps=allow_jumps)
+        sampler = Sampler(source, threads, should_stop, shortcuts)
         plan = plan_sampling(settings, sampler.look.duration)
         frames = sampler.sample(plan, frame_size)
     if not len(frames.times_s):
@@ -94,7 +96,7 @@ class Sampler:
         source: the open file.
         threads: decoding threads.
         should_stop: asked between packets.
-        allow_jumps: False decodes everything in between.
+        shortcuts: what may be left out in between.
 
     Attributes:
         look: what the video is.
@@ -109,17 +111,13 @@ class Sampler:
         source: VideoSource,
         threads: int,
         should_stop: Callable[[], bool] | None,
-        *,
-        allow_jumps: bool,
+        shortcuts: Shortcuts,
     ):
         self._reader = FrameReader(source, threads=threads, should_stop=should_stop)
         first = first_frame(self._reader)
         self.look = look_at(source, first, should_stop)
         self._clock = _clock(source, self.look)
-        self._frames = TimedFrames(
-            source, self._reader, self._clock, first, allow_jumps=allow_jumps
-        )
-        self._colours = colour_warning(first)
+        self._frames = TimedFrames(source, self._reader, self._clock, first, shortcuts=shortcuts)
         # The two frames around the last moment of a plan may be the nearest to the next plan's.
         self._recent: deque[tuple[Fraction, av.VideoFrame]] = deque(maxlen=2)
         self._corrupt_before = 0
@@ -136,7 +134,7 @@ class Sampler:
             asked_end: end of all plans together, for the warning that it was not reached.
 
         Raises:
-            SeekMissedError: the file has to be decoded without jumps.
+            ShortcutMissedError: the file has to be decoded again without a shortcut.
             DecodingInterruptedError: `should_stop` returned True.
         """
         canvas = _Canvas.for_plan(plan, self.look, frame_size)
@@ -149,8 +147,7 @@ class Sampler:
         self._corrupt_before = self._reader.corrupt
         if corrupt:
             warnings.append(f"left out {corrupt} damaged frame{'s' if corrupt > 1 else ''}")
-        if self._colours is not None:
-            warnings.append(self._colours)
+        warnings.extend(appearance_warnings(self.look.info))
         return canvas.frames(
             info=self.look.info,
             decoded_s=float(self.decoded_until),
@@ -161,9 +158,11 @@ class Sampler:
     def _fill(self, canvas: _Canvas, plan: SamplingPlan) -> Fraction:
         """Fills the canvas; returns up to which time the video could be read."""
         nearest: NearestFrames[av.VideoFrame] = NearestFrames(plan.targets)
+        self._frames.want(plan.targets)
         for time, frame in self._from_recent():
             for picked in nearest.feed(time, frame):
                 canvas.add(*picked)
+            self._frames.check(nearest.distance)
             target = nearest.next_target
             if target is None:
                 return plan.end
@@ -171,6 +170,7 @@ class Sampler:
         # A target within a frame of the end is reached: durations are rounded in many files.
         for picked in nearest.finish(self._frames.shown_until + self._clock.frame_period):
             canvas.add(*picked)
+        self._frames.check(nearest.distance)
         reached = nearest.next_target is None
         return plan.end if reached else min(self._frames.shown_until, plan.end)
 

@@ -22,6 +22,9 @@ _AMBIGUOUS = frozenset({".ts", ".mts"})
 _SYNC_BYTE = 0x47
 _HEAD = 200
 
+#: Folders within folders; deeper trees are loops or mistakes.
+MAX_DEPTH = 100
+
 
 def find_videos(folder: str, _above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
     """The videos in a folder and the folders in it.
@@ -30,8 +33,11 @@ def find_videos(folder: str, _above: frozenset[tuple[int, int]] = frozenset()) -
     the link itself lies in.
 
     Raises:
-        InputError: a folder cannot be read, said once the others of its parent are done.
+        InputError: a folder cannot be read or lies too deep, said once the others of its parent are
+            done.
     """
+    if len(_above) == MAX_DEPTH:
+        raise InputError(f"folders lie in each other more than {MAX_DEPTH} deep")
     identity = _identity(folder)
     if identity in _above:
         return

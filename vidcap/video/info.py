@@ -34,6 +34,7 @@ class VideoInfo:
         average_fps: frames per second that the header claims.
         frame_count: number of frames that the header claims.
         interlaced: whether the first frame is interlaced.
+        hdr: ``PQ`` or ``HLG`` for high dynamic range, None for an ordinary one.
     """
 
     path: str
@@ -51,6 +52,7 @@ class VideoInfo:
     average_fps: float | None
     frame_count: int | None
     interlaced: bool
+    hdr: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

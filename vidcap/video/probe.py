@@ -15,6 +15,7 @@ from vidcap.video.info import VideoInfo
 from vidcap.video.orientation import Orientation, display_size, orientation_of
 from vidcap.video.reader import FrameReader
 from vidcap.video.source import VideoSource, open_source
+from vidcap.video.tonemap import HDR_TRANSFERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,5 +90,6 @@ def look_at(
         average_fps=None if rate is None else float(rate),
         frame_count=stream.frames or None,
         interlaced=frame.interlaced_frame,
+        hdr=HDR_TRANSFERS.get(frame.color_trc),
     )
     return Look(info, orientation, duration, None if rate is None else 1 / rate)

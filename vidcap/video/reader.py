@@ -28,6 +28,8 @@ class FrameReader:
 
     Attributes:
         corrupt: damaged frames and packets that were left out so far.
+        may_skip: asked with the time stamp of each packet; where it says so, the frame is left out
+            if no other frame refers to it.
     """
 
     def __init__(
@@ -41,6 +43,8 @@ class FrameReader:
         self._should_stop = should_stop
         self._frames = self._read()
         self.corrupt = 0
+        self.may_skip: Callable[[int | None], bool] | None = None
+        self._skips = False
         context = source.stream.codec_context
         context.thread_count = max(1, min(threads, MAX_THREADS))
         context.thread_type = "FRAME" if context.thread_count > 1 else "NONE"
@@ -66,6 +70,8 @@ class FrameReader:
         for packet in self._packets():
             if self._should_stop is not None and self._should_stop():
                 raise DecodingInterruptedError
+            if self.may_skip is not None:
+                self._skip(self.may_skip(packet.pts))
             try:
                 decoded = packet.decode()
             except av.error.FFmpegError:
@@ -82,6 +88,11 @@ class FrameReader:
                 if frame.width * frame.height > MAX_FRAME_PIXELS:
                     raise InputError(f"frames of {frame.width}x{frame.height} pixels are too large")
                 yield frame
+
+    def _skip(self, wanted: bool) -> None:
+        if wanted != self._skips:
+            self._skips = wanted
+            self._source.stream.codec_context.skip_frame = "NONREF" if wanted else "DEFAULT"
 
     def _packets(self) -> Iterator[av.Packet]:
         try:

@@ -83,12 +83,16 @@ class NearestFrames(Generic[T]):
 
     A frame is picked once, even where it is the nearest for several targets; of two equally near
     frames the earlier one wins.
+
+    Attributes:
+        distance: from a target to its frame, the largest so far.
     """
 
     def __init__(self, targets: Iterable[Fraction]):
         self._targets = deque(targets)
         self._latest: tuple[Fraction, T] | None = None
         self._latest_used = False
+        self.distance = Fraction(0)
 
     @property
     def next_target(self) -> Fraction | None:
@@ -103,10 +107,13 @@ class NearestFrames(Generic[T]):
         while self._targets and self._targets[0] <= time:
             target = self._targets.popleft()
             if earlier is not None and target - earlier[0] <= time - target:
+                self.distance = max(self.distance, target - earlier[0])
                 if not earlier_used:
                     picked.append(earlier)
                     earlier_used = True
-            elif not self._latest_used:
+                continue
+            self.distance = max(self.distance, time - target)
+            if not self._latest_used:
                 picked.append((time, frame))
                 self._latest_used = True
         return picked
@@ -115,7 +122,9 @@ class NearestFrames(Generic[T]):
         """No frame follows: the last one stands for the targets up to `shown_until`."""
         reached = False
         while self._targets and self._targets[0] <= shown_until:
-            self._targets.popleft()
+            target = self._targets.popleft()
+            if self._latest is not None:
+                self.distance = max(self.distance, abs(target - self._latest[0]))
             reached = True
         if not reached or self._latest is None or self._latest_used:
             return []

@@ -10,7 +10,7 @@ decodes from the start instead. So a sampled frame is the one that decoding from
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import av
@@ -18,6 +18,8 @@ import av.error
 
 from vidcap.video.clock import Clock
 from vidcap.video.reader import MAX_THREADS, FrameReader
+from vidcap.video.shortcuts import SeekMissedError, Shortcuts, SkipMissedError
+from vidcap.video.skipping import Skipper, can_skip
 from vidcap.video.source import VideoSource
 
 _SEEKABLE = frozenset({"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"})
@@ -29,17 +31,13 @@ _REORDER_FRAMES = 20
 _WORTHWHILE_FRAMES = _REORDER_FRAMES + MAX_THREADS
 
 
-class SeekMissedError(Exception):
-    """After a jump the frames were not where the index said."""
-
-
 class TimedFrames:
     """The frames of a source in order, each with its time.
 
     Args:
         source, reader, clock: the open file, its frames, and what gives them their times.
         first: the frame that was already taken from the reader.
-        allow_jumps: False decodes everything in between.
+        shortcuts: what may be left out in between.
 
     Attributes:
         shown_until: the time at which the latest frame gives way to the next one.
@@ -52,7 +50,7 @@ class TimedFrames:
         clock: Clock,
         first: av.VideoFrame,
         *,
-        allow_jumps: bool,
+        shortcuts: Shortcuts,
     ):
         self._source = source
         self._reader = reader
@@ -61,10 +59,14 @@ class TimedFrames:
         self._landing: Fraction | None = None
         self._delivered = Fraction(-1)
         self.shown_until = Fraction(0)
-        self._may_jump = allow_jumps and source.container.format.name in _SEEKABLE
+        self._may_jump = shortcuts.jumps and source.container.format.name in _SEEKABLE
         # Matroska's index lies at the end of the file and is read by the first jump.
         self._index_is_loaded = source.container.format.name != "matroska,webm"
         self._blind = not self._index_is_loaded
+        self._skipper: Skipper | None = None
+        if shortcuts.skips and can_skip(source):
+            self._skipper = Skipper(source, clock)
+            reader.may_skip = self._skipper.may_skip
 
     def __iter__(self) -> Iterator[tuple[Fraction, av.VideoFrame]]:
         return self
@@ -78,6 +80,23 @@ class TimedFrames:
                 self._delivered = time
                 self.shown_until = self._clock.end_of(frame)
                 return time, frame
+
+    def want(self, times: Sequence[Fraction]) -> None:
+        """Says what is wanted next, increasing; in between frames may be left out."""
+        if self._skipper is not None:
+            self._skipper.want(times)
+
+    def check(self, distance: Fraction) -> None:
+        """Makes sure that a frame so far from a wanted time is the nearest to it.
+
+        Raises:
+            SkipMissedError: a nearer one may have been left out.
+        """
+        skipper = self._skipper
+        if skipper is None or not skipper.used:
+            return
+        if distance > skipper.near or not self._clock.regular:
+            raise SkipMissedError
 
     def approach(self, target: Fraction) -> None:
         """Jumps towards `target` if that leaves out many frames.

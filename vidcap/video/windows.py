@@ -8,12 +8,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from vidcap.errors import InputError
 from vidcap.settings import VideoSettings
 from vidcap.video.decode import Sampler, nothing_decoded
 from vidcap.video.info import Frames, FrameSize
 from vidcap.video.sampling import SamplingPlan, exact, plan_range, plan_sampling
-from vidcap.video.seeking import SeekMissedError
+from vidcap.video.shortcuts import ShortcutMissedError, Shortcuts
 from vidcap.video.source import open_source
+
+#: Windows of one video: a day in seconds. Damaged files claim to last for centuries.
+MAX_WINDOWS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ def plan_windows(
     where it is shorter than a sampling step: then the last window reaches to the end.
 
     Raises:
-        InputError: the range lies behind the end of the video.
+        InputError: the range lies behind the end of the video, or makes too many windows.
     """
     whole = plan_sampling(settings, duration)
     if settings.every_s is None:
@@ -53,6 +57,12 @@ def plan_windows(
     count = max(1, -((whole.start - whole.end) // length))
     if count > 1 and whole.end - whole.start - (count - 1) * length < min(step, length / 2):
         count -= 1
+    if count > MAX_WINDOWS:
+        raise InputError(
+            f"{float(whole.end - whole.start):.0f} s make {count} windows of "
+            f"{settings.every_s:g} s, and {MAX_WINDOWS} are the most",
+            hint="a longer --every, or a range by --start and --end",
+        )
     starts = [whole.start + k * length for k in range(count)]
     ends = [*starts[1:], whole.end]
     plans = [plan_range(settings, *window) for window in zip(starts, ends, strict=True)]
@@ -72,11 +82,11 @@ def load_windows(
     Nothing is kept of a window that was handed out, so a long video needs no more memory than one
     window. Arguments and errors are those of ``load_frames``.
     """
-    done, allow_jumps = 0, True
+    done, shortcuts = 0, Shortcuts()
     while True:
         try:
             with open_source(path) as source:
-                sampler = Sampler(source, threads, should_stop, allow_jumps=allow_jumps)
+                sampler = Sampler(source, threads, should_stop, shortcuts)
                 plans = plan_windows(settings, sampler.look.duration)
                 for plan in plans[done:]:
                     # Not bound to a name: it would stay alive while the next one is decoded.
@@ -85,10 +95,8 @@ def load_windows(
                     if sampler.decoded_until < plan.end:
                         return
                 return
-        except SeekMissedError:
-            if not allow_jumps:
-                raise
-            allow_jumps = False
+        except ShortcutMissedError as missed:
+            shortcuts = shortcuts.without(missed)
 
 
 def _window(
