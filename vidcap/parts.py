@@ -44,6 +44,8 @@ def parse_part(key: str, text: str) -> Any:
             words = ", ".join(get_args(hint))
             raise UsageError(f"{key} takes one of {words}, not '{text}'")
         return text
+    if several := _several(hint):
+        return _parse_several(key, text, several)
     whole = float not in (hint, *get_args(hint))
     try:
         return int(text) if whole else float(text)
@@ -57,10 +59,30 @@ def part_values(key: str) -> str:
     hint = get_type_hints(SpeculationSettings)[name]
     if get_origin(hint) is Literal:
         return "|".join(get_args(hint))
+    if words := _several(hint):
+        return "+".join(words) + ", two or more of them"
     if name not in PART_RANGES:
         return "whole number"
     least, most = PART_RANGES[name]
     return f"{least:g} to {most:g}"
+
+
+def _several(hint: Any) -> tuple[str, ...]:
+    """The words that a part may hold several of, none where it holds something else."""
+    for form in get_args(hint):
+        if get_origin(form) is tuple:
+            words: tuple[str, ...] = get_args(get_args(form)[0])
+            return words
+    return ()
+
+
+def _parse_several(key: str, text: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Words joined by '+'."""
+    parts = tuple(text.split("+"))
+    for part in parts:
+        if part not in words:
+            raise UsageError(f"{key} takes some of {'+'.join(words)}, not '{part}'")
+    return parts
 
 
 def parse_fixed(texts: Sequence[str]) -> dict[str, str]:

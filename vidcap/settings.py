@@ -14,10 +14,13 @@ from vidcap.errors import UsageError
 DEFAULT_DESCRIBE_PROMPT = "Describe this video in detail."
 
 PositionPolicy = Literal["reference", "transformers"]
+QuantizeName = Literal["none", "int8", "int4"]
 TreeName = Literal["chain", "static", "dynamic", "entropy", "auto"]
 PruneName = Literal["attention", "uv", "uniform", "random"]
 LooseName = Literal["lvspec", "fly", "random"]
 DraftName = Literal["none", "pair", "self", "lookup"]
+PrefillName = Literal["sequential", "parallel"]
+ArmName = Literal["full", "pruned", "text", "lookup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class ModelSettings:
         device, draft_device: torch device names; draft_device None means device.
         dtype: ``auto`` is bfloat16 on CUDA and on CPUs with native bf16, else float32.
         positions: see ``vidcap.engine.positions``.
+        quantize, draft_quantize: whether the weights of target and draft are packed, and how.
     """
 
     pair: str | None = None
@@ -109,6 +113,8 @@ class ModelSettings:
     positions: PositionPolicy = "reference"
     offline: bool = False
     threads: int | None = None
+    quantize: QuantizeName = "none"
+    draft_quantize: QuantizeName = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +140,10 @@ class SpeculationSettings:
         fly_window: drafts that must match behind a forgiven one.
         viskip: share of the attention on the video from which a round is not drafted, None for
             never.
+        prefill: the draft's vision tower and prefill behind the target's, or beside them.
+        arms: drafts that take turns by how often each was right lately: the draft model on the
+            full video, on a pruned one, on the text alone, and a look at the text so far; None
+            for one draft, by `draft` and `prune`.
         prune: share of the draft's visual tokens that is dropped, 0 to 1.
         prune_by: what decides which ones.
         prune_select: how scores become a selection (``uniform`` and ``random`` use none).
@@ -163,6 +173,8 @@ class SpeculationSettings:
     fly_theta: float = 0.3
     fly_window: int = 6
     viskip: float | None = None
+    prefill: PrefillName = "sequential"
+    arms: tuple[ArmName, ...] | None = None
     prune: float = 0.0
     prune_by: PruneName = "attention"
     prune_select: Literal["two-stage", "top", "stratified"] = "two-stage"
@@ -193,14 +205,29 @@ class SpeculationSettings:
             1 + (self.tree_depth - 1) * self.tree_width
         ):
             raise UsageError("tree-nodes is more than tree-depth and tree-width allow")
+        if self.arms is not None:
+            self._check_arms(self.arms)
         fly = self.verify == "loose" and self.loose_rule == "fly"
         if fly and (self.tree != "chain" or self.lookup_branch):
             raise UsageError("FLy judges chains only: tree=chain and lookup-branch=0")
+
+    def _check_arms(self, arms: tuple[ArmName, ...]) -> None:
+        if len(arms) < 2 or len(set(arms)) < len(arms):
+            raise UsageError("arms takes two or more different ones")
+        if self.tree == "auto":
+            raise UsageError("arms need a tree of their own, for example tree=chain")
+        if "pruned" in arms and not 0 < self.prune < 1:
+            raise UsageError("arm 'pruned' needs a share between 0 and 1, for example prune=0.9")
 
     @property
     def needs_draft(self) -> bool:
         """Whether a draft model has to be loaded."""
         return self.draft == "pair"
+
+    @property
+    def model_arms(self) -> int:
+        """How many of the arms run the draft model."""
+        return sum(arm != "lookup" for arm in self.arms or ())
 
     @property
     def speculates(self) -> bool:
@@ -213,13 +240,17 @@ class SpeculationSettings:
             return frozenset()
         if self.draft == "lookup":
             return frozenset({"draft_tokens", "lookup_ngram", "viskip"})
-        names = {"tree", "prune", "lookup_branch", "verify", "viskip"} | _TREE_PARTS[self.tree]
+        names = {"tree", "lookup_branch", "verify", "viskip"} | _TREE_PARTS[self.tree]
+        if self.draft == "pair":
+            names |= {"prefill", "arms"}
         if self.verify == "loose":
             names |= {"loose_rule"} | _LOOSE_PARTS[self.loose_rule]
-        if self.lookup_branch:
+        if self.lookup_branch or "lookup" in (self.arms or ()):
             names.add("lookup_ngram")
-        if self.prune > 0:
-            names |= {"prune_by", "kept_positions"} | _PRUNE_PARTS[self.prune_by]
+        if self.arms is None or "pruned" in self.arms:
+            names.add("prune")
+            if self.prune > 0:
+                names |= {"prune_by", "kept_positions"} | _PRUNE_PARTS[self.prune_by]
         return frozenset(names)
 
 
@@ -283,6 +314,16 @@ METHODS: dict[str, SpeculationSettings] = {
             kept_positions="compact",
             summary="that tree, the draft seeing the tenth of the video that the question "
             "attends to",
+        ),
+        SpeculationSettings(
+            "parallelvlm",
+            "pair",
+            prune=0.9,
+            prune_by="uv",
+            prune_select="top",
+            prefill="parallel",
+            summary="a chain by a draft that is prefilled beside the target, on the tenth of the "
+            "video that the question moves towards in early layers",
         ),
         SpeculationSettings(
             "lvspec",

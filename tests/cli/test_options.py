@@ -72,6 +72,7 @@ def test_every_option_reaches_its_setting(cli, clip):
         *("describe", "-m", "demo", "--target", "t", "--draft", "d", "--revision", "r"),
         *("--device", "cpu", "--draft-device", "cuda:1", "--dtype", "float32"),
         *("--positions", "transformers", "--offline", "--threads", "3"),
+        *("--quantize", "int8", "--draft-quantize", "int4"),
         *("--fps", "1.5", "--max-frames", "9", "--max-pixels", "5000"),
         *("--start", "0:10", "--end", "00:01:00.5", "--max-tokens", "17"),
         *("--temperature", "0.5", "--top-p", "0.9", "--seed", "4"),
@@ -81,7 +82,8 @@ def test_every_option_reaches_its_setting(cli, clip):
     assert result.exit_code == 0, result.stderr
     model, video, generation, speculation = cli.made[0].settings
     assert model == ModelSettings(
-        *("demo", "t", "d", True, "r", "cpu", "cuda:1", "float32", "transformers", True, 3)
+        *("demo", "t", "d", True, "r", "cpu", "cuda:1", "float32", "transformers", True, 3),
+        *("int8", "int4"),
     )
     assert video == VideoSettings(1.5, 9, 5000, 10.0, 60.5)
     assert generation == GenerationSettings(17, temperature=0.5, top_p=0.9, seed=4)

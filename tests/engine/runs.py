@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.tiny import transformers_greedy
@@ -10,7 +11,14 @@ from vidcap.engine.loop import Generation, Limits
 from vidcap.engine.policy import Policy
 from vidcap.engine.request import Request, start
 from vidcap.engine.sampling import SamplingSettings
-from vidcap.engine.schedule import PrefilledPrompt, PrefillJob, sequential_prefill
+from vidcap.engine.schedule import (
+    InlineLane,
+    Lane,
+    PrefilledPrompt,
+    PrefillJob,
+    parallel_start,
+    sequential_prefill,
+)
 from vidcap.engine.stats import Stats
 from vidcap.models.protocol import VideoInputs
 from vidcap.models.qwen2_5_vl import Qwen25VL
@@ -32,29 +40,46 @@ class Run:
     penalty: float = 1.0
     sampling: SamplingSettings | None = None
     policy: Policy | None = None
+    make_lane: Callable[[], Lane] = InlineLane
 
-    def prefill(self, method: SpeculationSettings = PLAIN) -> PrefilledPrompt:
-        jobs = [
+    def jobs(self) -> list[PrefillJob]:
+        """Target and draft with their videos."""
+        return [
             PrefillJob(
                 model.language, lambda model=model: model.encode(self.inputs, self.positions)
             )
             for model in (self.target, self.draft)
         ]
-        return sequential_prefill(jobs[0], jobs[1], method, Stats())
+
+    def prefill(
+        self, method: SpeculationSettings = PLAIN, stats: Stats | None = None
+    ) -> PrefilledPrompt:
+        return sequential_prefill(*self.jobs(), method, stats or Stats())
 
     def start(
         self, question: str, prompt: PrefilledPrompt, stats: Stats | None = None
     ) -> Generation:
         """A generation behind a prefilled video."""
+        return start(prompt, self.request(question), stats or Stats())
+
+    def start_parallel(
+        self, question: str, method: SpeculationSettings, stats: Stats | None = None
+    ) -> tuple[PrefilledPrompt, Generation]:
+        """The video prefilled together with a question."""
+        return parallel_start(
+            *self.jobs(), method, self.request(question), stats or Stats(), lane=self.make_lane()
+        )
+
+    def request(self, question: str) -> Request:
+        """The question and how it is answered."""
         rules = self.target.rules
-        request = Request(
+        return Request(
             suffix_ids=self.target.suffix_ids(question),
             limits=Limits(self.max_tokens, self.stop_ids),
             logits=LogitsSettings(rules.vocab_size, rules.placeholder_ids, self.penalty),
             sampling=self.sampling,
             policy=self.policy,
         )
-        return start(prompt, request, stats or Stats())
 
     def ask(
         self,
@@ -63,7 +88,10 @@ class Run:
         prompt: PrefilledPrompt | None = None,
     ) -> tuple[list[int], Stats]:
         """Tokens and statistics of one answer."""
-        generation = self.start(question, prompt or self.prefill(method))
+        if prompt is None and method.draft == "pair" and method.prefill == "parallel":
+            _, generation = self.start_parallel(question, method)
+        else:
+            generation = self.start(question, prompt or self.prefill(method))
         return [token for new in generation for token in new], generation.stats
 
     def transformers(self, question: str) -> list[int]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.tiny import fresh_logits, random_frames
@@ -17,9 +19,12 @@ from vidcap.engine.tree import STATIC_TREE, TreeShape
 from vidcap.engine.verify import Accepted, StrictGreedy
 from vidcap.models.loading import load_model
 from vidcap.models.qwen2_5_vl import Qwen25VL
+from vidcap.settings import PositionPolicy
 
 QUESTION = [70, 71, 72, 73, 74]
 SHAPES = {"chain": TreeShape.chain(6), "static": STATIC_TREE}
+#: Two siblings and a child of the second.
+MASK = torch.tensor([[[True, False, False], [False, True, False], [False, True, True]]])
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +53,8 @@ def test_every_node_equals_a_fresh_forward_of_its_path(
 ) -> None:
     prefix = target.encode(target.prepare(random_frames(frames), 2.0), "reference")
     decoder = Decoder.prefill(target.language, prefix).fork(200)
-    model = TargetDecoder(decoder, torch.tensor([QUESTION]))
+    decoder.append(torch.tensor([QUESTION]))
+    model = TargetDecoder(decoder)
     committed: list[int] = []
     for round_seed in range(2):
         tokens = tree_tokens(shape, round_seed)
@@ -109,7 +115,9 @@ class _NoReads(TorchDispatchMode):
 def test_a_verify_step_never_reads_from_the_device(target: Qwen25VL, penalty: float) -> None:
     prefix = target.encode(target.prepare(random_frames(4), 2.0), "reference")
     question = torch.tensor([QUESTION])
-    model = TargetDecoder(Decoder.prefill(target.language, prefix).fork(100), question)
+    decoder = Decoder.prefill(target.language, prefix).fork(100)
+    decoder.append(question)
+    model = TargetDecoder(decoder)
     settings = LogitsSettings(target.rules.vocab_size, target.rules.placeholder_ids, penalty)
     stack = LogitsStack(settings, question)
     tree = STATIC_TREE.with_tokens(tree_tokens(STATIC_TREE))
@@ -140,3 +148,52 @@ def test_commit_gathers_rows_and_keeps_zeros_behind() -> None:
     assert kv.tail[0, 0, 0, 0, :5, 0].tolist() == [1, 2, 3, 5, 6]
     assert kv.tail[1, 1, 0, 0, :5, 0].tolist() == [-11, -12, -13, -15, -16]
     assert kv.tail[0, 0, 0, 0, 6:].abs().sum() == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 5), st.sets(st.integers(0, 4))), max_size=8), st.data())
+def test_committed_rows_are_those_of_the_accepted_nodes(
+    rounds: list[tuple[int, set[int]]], data: st.DataObject
+) -> None:
+    """Any run of rounds, with rollbacks between them, against a plain list."""
+    kv = KVCache(KVSpec(1, 1, 1, 2, torch.float32, torch.device("cpu")), 1, 64)
+    kept: list[float] = []
+    for number, (count, chosen) in enumerate(rounds):
+        values = [100.0 * number + node for node in range(count)]
+        rows = torch.tensor(values)[None, None, :, None].expand(1, 1, count, 2)
+        kv.write(0, torch.arange(kv.length, kv.length + count), rows, -rows)
+        accepted = sorted(node for node in chosen if node < count)
+        kv.commit(accepted)
+        kept += [values[node] for node in accepted]
+        assert kv.tail[0, 0, 0, 0, : kv.length, 1].tolist() == kept
+        assert kv.tail[0, 1, 0, 0, : kv.length, 0].tolist() == [-value for value in kept]
+        length = data.draw(st.integers(max(0, kv.length - 2), kv.length))
+        kv.rewind(length)
+        del kept[length:]
+    with pytest.raises(ValueError, match="committed rows"):
+        kv.rewind(kv.length + 1)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("policy", ["reference", "transformers"])
+def test_positions_of_text_do_not_depend_on_what_the_draft_sees(
+    target: Qwen25VL, monkeypatch: pytest.MonkeyPatch, policy: PositionPolicy
+) -> None:
+    prefix = target.encode(target.prepare(random_frames(24, 56, 112), 2.0), policy)
+    visual = len(prefix.visual_index)
+    seen: list[torch.Tensor] = []
+    forward = target.language.forward
+
+    def spy(embeds, position_ids, step):  # type: ignore[no-untyped-def]
+        seen.append(position_ids)
+        return forward(embeds, position_ids, step)
+
+    monkeypatch.setattr(target.language, "forward", spy)
+    for kept in (torch.arange(visual), torch.arange(0, visual, 7), torch.arange(0)):
+        decoder = Decoder.prefill(target.language, prefix.keep(kept, compact=False)).fork(100)
+        assert torch.equal(seen[-1], prefix.position_ids[..., prefix.columns_of(kept)])
+        decoder.append(torch.tensor([QUESTION]))
+        decoder.run(torch.tensor([[80, 81, 82]]), torch.tensor([[0, 0, 1]]), MASK)
+        first = prefix.suffix_start + len(QUESTION)
+        assert seen[-1].tolist() == [[[first, first, first + 1]]] * 3
+    assert prefix.suffix_start == int(seen[-2][0, 0, 0])

@@ -256,7 +256,8 @@ def test_visual_mass_equals_eager_attention(run: Run) -> None:
     prefix = target.encode(run.inputs, "reference")
     suffix = target.suffix_ids(QUESTION)
     decoder = Decoder.prefill(target.language, prefix).fork(100)
-    model = TargetDecoder(decoder, suffix, visual_mass=True)
+    decoder.append(suffix)
+    model = TargetDecoder(decoder, visual_mass=True)
     tokens = [90, 91, 92]
     step = model.verify(TreeShape.chain(2).with_tokens(torch.tensor([tokens])))
     assert step.visual_mass is not None

@@ -11,6 +11,7 @@ over both is (o1 e^l1 + o2 e^l2) / (e^l1 + e^l2).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from torch.nn import functional
 
 if TYPE_CHECKING:
     from vidcap.engine.kv import KVCache
+    from vidcap.engine.model import Deepstack
     from vidcap.engine.probe import Probe
 
 #: Name under which the function is registered. It must contain neither "flash" nor "sdpa" nor "/":
@@ -38,11 +40,16 @@ class AttentionStep:
 
     Attributes:
         kv: where keys and values live.
-        slots: Long[q] tail rows that this pass writes; None for the prefill of the prefix.
+        slots: Long[q] tail rows that this pass writes; None for a prefill.
+        prefix_rows: rows of a prefill that make the frozen prefix, the others are the first of the
+            tail; None where all of them are prefix.
         rows: tail rows that may be attended to (committed rows and those of this pass).
         bias: additive mask [b, 1, group * q, rows] in the model's dtype, 0 or -inf, None where
             every row of the tail is visible to every query.
         probe: collects what was asked for, None where nothing was.
+        deepstack: what to add behind the first layers of a prefill, None for nothing.
+        on_layer: called in every layer of a prefill with the layer's index, by the thread that runs
+            it, once its inputs are known and before it attends.
     """
 
     kv: KVCache
@@ -50,6 +57,9 @@ class AttentionStep:
     rows: int = 0
     bias: Tensor | None = None
     probe: Probe | None = None
+    deepstack: Deepstack | None = None
+    prefix_rows: int | None = None
+    on_layer: Callable[[int], None] | None = None
 
 
 def attend(
@@ -149,14 +159,27 @@ def split_attention(
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     layer: int = module.layer_idx  # type: ignore[assignment]
     if vidcap.slots is None:
-        vidcap.kv.freeze(layer, key, value)
+        if vidcap.on_layer is not None:
+            vidcap.on_layer(layer)
+        _keep_prompt(vidcap, layer, key, value)
         return _prefill(query, key, value, scale), None
     vidcap.kv.write(layer, vidcap.slots, key, value)
     return attend_tail(query, vidcap, layer, scale), None
 
 
+def _keep_prompt(step: AttentionStep, layer: int, key: Tensor, value: Tensor) -> None:
+    """Store keys and values of a prefill: the prefix, and the question where it is there too."""
+    rows, count = step.prefix_rows, key.shape[2]
+    if rows is None:
+        step.kv.freeze(layer, key, value)
+        return
+    step.kv.freeze(layer, key[:, :, :rows], value[:, :, :rows])
+    slots = torch.arange(count - rows, device=key.device)
+    step.kv.write(layer, slots, key[:, :, rows:], value[:, :, rows:])
+
+
 def _prefill(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-    """Causal attention of the prefix over itself, [b, P, heads, d]."""
+    """Causal attention of a prompt over itself, [b, P, heads, d]."""
     group = query.shape[1] // key.shape[1]
     half = query.dtype in (torch.float16, torch.bfloat16)
     if group > 1 and not half and query.device.type == "cuda":

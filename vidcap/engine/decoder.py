@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -19,24 +18,77 @@ from vidcap.engine.verify.base import Accepted
 
 
 class Decoder:
-    """A model and the state of one sequence in it; target and draft are both one of these."""
+    """A model and the state of one sequence in it; target and draft are both one of these.
+
+    Attributes:
+        model, prefix, kv: what runs, behind which prompt, with which keys and values.
+        last_hidden: [b, 1, d] state of the newest appended token, None before the first.
+    """
 
     def __init__(self, model: LanguageModel, prefix: EncodedPrefix, kv: KVCache):
         self.model = model
         self.prefix = prefix
         self.kv = kv
+        self.last_hidden: Tensor | None = None
         self._planes = prefix.position_ids.shape[0] if prefix.position_ids.dim() == 3 else 1
 
     @staticmethod
-    def prefill(model: LanguageModel, prefix: EncodedPrefix, probe: Probe | None = None) -> Decoder:
-        """Run the prefix through the model once and freeze its keys and values."""
+    def prefill(
+        model: LanguageModel,
+        prefix: EncodedPrefix,
+        probe: Probe | None = None,
+        on_layer: Callable[[int], None] | None = None,
+    ) -> Decoder:
+        """Run the prefix through the model once and freeze its keys and values.
+
+        Args:
+            model: what runs.
+            prefix: with its embeddings.
+            probe: collects what was asked for.
+            on_layer: see :class:`vidcap.engine.attention.AttentionStep`.
+        """
         kv = KVCache(model.kv_spec, prefix.ids.shape[0], tail_rows=1)
-        step = AttentionStep(kv, probe=probe)
+        step = AttentionStep(kv, probe=probe, deepstack=prefix.layer_features, on_layer=on_layer)
         hidden = model.forward(prefix.embeds, prefix.position_ids, step)
-        if probe is not None and probe.needs.visual_output:
-            probe.visual_output = hidden.index_select(1, prefix.visual_index)
-        # From here on only ids and positions are needed: the embeddings weigh as much as a layer.
-        return Decoder(model, replace(prefix, embeds=prefix.embeds[:, :0]), kv)
+        _keep_visual_output(probe, hidden, prefix)
+        return Decoder(model, prefix.without_inputs(), kv)
+
+    @staticmethod
+    def prefill_with_question(
+        model: LanguageModel,
+        prefix: EncodedPrefix,
+        suffix_ids: Tensor,
+        rows: int,
+        probe: Probe | None = None,
+        on_layer: Callable[[int], None] | None = None,
+    ) -> Decoder:
+        """Run the prefix and a question behind it through the model in one pass.
+
+        The result is that of :meth:`prefill`, :meth:`fork` and :meth:`append`, but layer by layer
+        for both, so that what an early layer says about the two is known early.
+
+        Args:
+            model, prefix, probe, on_layer: as for :meth:`prefill`.
+            suffix_ids: Long[b, n] the question, committed.
+            rows: rows of the tail to provide, the question's included.
+        """
+        kv = KVCache(model.kv_spec, prefix.ids.shape[0], rows)
+        decoder, count = Decoder(model, prefix.without_inputs(), kv), suffix_ids.shape[1]
+        step = AttentionStep(
+            kv,
+            probe=probe,
+            deepstack=prefix.layer_features,
+            prefix_rows=prefix.length,
+            on_layer=on_layer,
+        )
+        order = torch.arange(count, device=suffix_ids.device)[None]
+        positions = torch.cat([prefix.position_ids, decoder._text_positions(order)], dim=-1)
+        embeds = torch.cat([prefix.embeds, model.embed(suffix_ids)], dim=1)
+        hidden = model.forward(embeds, positions, step)
+        _keep_visual_output(probe, hidden, prefix)
+        kv.append_committed(count)
+        decoder.last_hidden = hidden[:, -1:].clone()
+        return decoder
 
     def fork(self, tail_rows: int) -> Decoder:
         """A decoder on the same prefix with an empty tail of at least `tail_rows` rows."""
@@ -53,6 +105,7 @@ class Decoder:
         mask = order[:, None] >= order[None, :]
         hidden = self.run(ids, order[None], mask[None], probe=probe)
         self.kv.append_committed(count)
+        self.last_hidden = hidden[:, -1:]
         return hidden
 
     def run(
@@ -88,14 +141,16 @@ class Decoder:
             bias=self._bias(mask.to(device)),
             probe=probe,
         )
-        positions = text_positions(
-            self.prefix.suffix_start, depths.to(device) + length, self._planes
-        )
+        positions = self._text_positions(depths.to(device) + length)
         return self.model.forward(self.model.embed(ids.to(device)), positions, step)
 
     def commit(self, rows: Sequence[int]) -> None:
         """Keep these uncommitted rows, in order, and forget the others."""
         self.kv.commit(rows)
+
+    def _text_positions(self, offsets: Tensor) -> Tensor:
+        """Position ids of text `offsets` (Long[b, n]) tokens behind the prefix."""
+        return text_positions(self.prefix.suffix_start, offsets, self._planes)
 
     def _bias(self, mask: Tensor) -> Tensor | None:
         batch, count, columns = mask.shape
@@ -105,6 +160,11 @@ class Decoder:
         bias = torch.zeros(batch, 1, count, length + columns, dtype=dtype, device=mask.device)
         bias[:, 0, :, length:].masked_fill_(~mask, -torch.inf)
         return bias.repeat(1, 1, self.kv.spec.group, 1)
+
+
+def _keep_visual_output(probe: Probe | None, hidden: Tensor, prefix: EncodedPrefix) -> None:
+    if probe is not None and probe.needs.visual_output:
+        probe.visual_output = hidden.index_select(1, prefix.visual_index)
 
 
 _MASS = Needs(visual_mass=True)
@@ -120,24 +180,15 @@ def _text_columns(prefix: EncodedPrefix) -> Tensor:
 class TargetDecoder:
     """The target behind its prompt, as the loop drives it."""
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        suffix_ids: Tensor,
-        probe: Probe | None = None,
-        *,
-        visual_mass: bool = False,
-    ):
-        """Runs the question.
-
-        Args:
-            decoder: the target behind the frozen prefix.
-            suffix_ids: Long[b, n] prompt tokens behind the last visual token, n at least 1.
-            probe: collects what was asked for of this pass.
-            visual_mass: whether steps shall say how much of the attention is on the video.
+    def __init__(self, decoder: Decoder, *, visual_mass: bool = False):
+        """Args:
+        decoder: the target with the question appended.
+        visual_mass: whether steps shall say how much of the attention is on the video.
         """
+        if decoder.last_hidden is None:
+            raise ValueError("the target has not seen a question")
         self._decoder = decoder
-        self._last_hidden = decoder.append(suffix_ids, probe)[:, -1:]
+        self._last_hidden = decoder.last_hidden
         self._text_columns = _text_columns(decoder.prefix) if visual_mass else None
 
     def prompt_step(self) -> TargetStep:

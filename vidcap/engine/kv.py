@@ -66,6 +66,12 @@ class KVCache:
             raise ValueError(f"tail of {self.capacity} rows is full")
         self.length += rows
 
+    def rewind(self, length: int) -> None:
+        """Forget the committed rows behind the first `length`."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"{length} of {self.length} committed rows")
+        self.length = length
+
     def commit(self, rows: Sequence[int]) -> None:
         """Keep the uncommitted rows `rows` (ascending offsets behind `length`), drop the rest."""
         start, count = self.length, len(rows)

@@ -83,7 +83,7 @@ class Generation:
             if self.should_stop():
                 self.finish_reason = "interrupted"
                 return
-            with self.stats.timer("decode"):
+            with self.stats.timer("decode", "round"):
                 tokens = self._round(drafter, tokens[-1])
             yield tokens
 
@@ -98,8 +98,9 @@ class Generation:
         tokens = self._take(accepted.tokens)
         self.stats.count_round(proposal.drafted, min(len(accepted.tokens) - 1, len(tokens)))
         self.stats.loosened += accepted.loosened
-        self.target.commit(accepted)
-        drafter.commit(proposal, accepted)
+        with self.stats.timer("commit"):
+            self.target.commit(accepted)
+            drafter.commit(proposal, accepted)
         return tokens
 
     def _first(self) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -24,6 +24,21 @@ class KVSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Deepstack:
+    """Visual features that join the states behind the first decoder layers (Qwen3-VL).
+
+    Only the prefill of a prefix needs them: what they change is in its keys and values.
+
+    Attributes:
+        columns: Long[m] prefix columns of the visual tokens.
+        features: per layer, from the first on, [b, m, d] to add to the states of these columns.
+    """
+
+    columns: Tensor
+    features: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EncodedPrefix:
     """A prompt up to and including its last visual token, ready for the decoder layers.
 
@@ -35,6 +50,7 @@ class EncodedPrefix:
         suffix_start: position id of the first text token behind the prefix; every later token
             counts on from there, on all planes.
         grid: visual tokens in time, height and width, None where they form no grid.
+        deepstack: per layer [b, m, d] features for :class:`Deepstack`, empty in most families.
     """
 
     ids: Tensor
@@ -43,6 +59,16 @@ class EncodedPrefix:
     visual_index: Tensor
     suffix_start: int
     grid: tuple[int, int, int] | None = None
+    deepstack: tuple[Tensor, ...] = ()
+
+    @property
+    def layer_features(self) -> Deepstack | None:
+        """What a prefill has to add behind the first layers, None for nothing."""
+        return Deepstack(self.visual_index, self.deepstack) if self.deepstack else None
+
+    def without_inputs(self) -> EncodedPrefix:
+        """Ids and positions alone: once prefilled, the embeddings only take up memory."""
+        return replace(self, embeds=self.embeds[:, :0], deepstack=())
 
     @property
     def length(self) -> int:
@@ -75,6 +101,7 @@ class EncodedPrefix:
             position_ids=positions,
             visual_index=visual.nonzero().flatten(),
             suffix_start=len(columns) if compact else self.suffix_start,
+            deepstack=tuple(features[:, kept.to(features.device)] for features in self.deepstack),
         )
 
 

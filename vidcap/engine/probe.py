@@ -44,6 +44,9 @@ class Probe:
             tokens, head by head.
         text_columns: Long[P - m] the other columns, for `mass`.
         visual_output: [b, m, d] last hidden states of the visual tokens, after the final norm.
+        question: collects from the rows behind the prefix, where one pass runs both; its wanted
+            layers are those of this probe.
+        prefix_rows: how many rows that prefix has.
     """
 
     needs: Needs
@@ -54,12 +57,23 @@ class Probe:
     mass: Tensor | None = None
     text_columns: Tensor | None = None
     visual_output: Tensor | None = None
+    question: Probe | None = None
+    prefix_rows: int = 0
 
     def keep_input(self, layer: int, states: Tensor) -> None:
         """Keep the states [b, n, d] that enter a layer, as far as they are wanted."""
+        if self.question is not None:
+            # A copy, or the few rows would keep the states of the whole prompt alive.
+            self.question.keep_input(layer, states[:, self.prefix_rows :].clone())
+            states = states[:, : self.prefix_rows]
         if layer not in self.needs.layer_inputs:
             states = states.index_select(1, self.columns)
         self.layer_inputs[layer] = states
+
+    @property
+    def has_inputs(self) -> bool:
+        """Whether the inputs of all wanted layers were collected."""
+        return self.needs.layer_inputs | self.needs.visual_inputs <= self.layer_inputs.keys()
 
     def add_attention(self, query: Tensor, key: Tensor, scale: float, lse: Tensor) -> None:
         """Add one layer's weights from query rows to visual tokens.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from vidcap.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +31,11 @@ class Stats:
     """What happened in one request.
 
     Attributes:
-        synchronize: waits for the devices before a timer is read; None where calls are synchronous.
+        synchronize: waits for what the calling thread gave the devices to do, before a timer is
+            read; None where calls are synchronous.
+        trace: gets an event for every timer, None where nobody wants a trace.
         seconds: wall time per stage (``vision``, ``target_prefill``, ``draft_prefill``, ``draft``,
-            ``verify``, ``decode``).
+            ``verify``, ``decode``). Stages of two threads may overlap; each counts in full.
         rounds: target calls of the decode loop, the prefill's not among them.
         drafted: drafted tokens handed to the target.
         accepted: drafted tokens that were committed to the output.
@@ -40,11 +45,14 @@ class Stats:
         visual_mass: share of the last accepted token's attention on visual tokens, None where it
             is not measured.
         skipped: rounds that were left undrafted for it.
-        draft_visual: visual tokens that the draft saw, None where no model drafted.
+        draft_visual: most visual tokens that the draft saw, None where no model drafted.
+        overlap_s: what the draft's vision and prefill took beside the target's.
+        arm_rounds: rounds by the draft arm that had the turn, empty where there is one draft.
         last_round: what the newest round took, None before the first.
     """
 
     synchronize: Callable[[], None] | None = None
+    trace: Trace | None = None
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     rounds: int = 0
     drafted: int = 0
@@ -55,20 +63,37 @@ class Stats:
     visual_mass: float | None = None
     skipped: int = 0
     draft_visual: int | None = None
+    overlap_s: float = 0.0
+    arm_rounds: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     last_round: RoundCost | None = None
     _last: dict[str, float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def timer(self, stage: str) -> Iterator[None]:
-        """Add the time spent inside to `stage`."""
+    def timer(
+        self, stage: str, event: str | None = None, apart_from: Sequence[str] = ()
+    ) -> Iterator[None]:
+        """Add the time spent inside to `stage`; any thread may.
+
+        Args:
+            stage: key of `seconds`.
+            event: what the trace calls it, None for the stage's own name.
+            apart_from: stages that are being timed around this one and do not count it.
+        """
         begin = time.perf_counter()
         try:
             yield
         finally:
             if self.synchronize is not None:
                 self.synchronize()
-            self._last[stage] = time.perf_counter() - begin
-            self.seconds[stage] += self._last[stage]
+            end = time.perf_counter()
+            with self._lock:
+                self._last[stage] = end - begin
+                self.seconds[stage] += end - begin
+                for outer in apart_from:
+                    self.seconds[outer] -= end - begin
+            if self.trace is not None:
+                self.trace.add(event or stage.replace("_", " "), begin, end)
 
     def count_round(self, drafted: int, accepted: int) -> None:
         """Note one target call with its drafted and accepted tokens, after its timers."""

@@ -1,5 +1,7 @@
 """Who proposes drafts."""
 
+from vidcap.engine.draft.adaptive import AdaptiveDrafter
+from vidcap.engine.draft.arms import Arm, ArmsDrafter
 from vidcap.engine.draft.auto import AutoDrafter
 from vidcap.engine.draft.base import Drafter, NoDraft, Proposal
 from vidcap.engine.draft.choose import Chooser
@@ -8,12 +10,18 @@ from vidcap.engine.draft.entropy import EntropyShape
 from vidcap.engine.draft.lookup import Lookup, LookupDrafter, WithLookup
 from vidcap.engine.draft.pair import PairDrafter
 from vidcap.engine.draft.source import DraftSource, PairSource, SelfSource
+from vidcap.engine.draft.startup import StartupDrafter
+from vidcap.engine.draft.views import DraftViews, View
 from vidcap.engine.draft.viskip import ViSkip
 
 __all__ = [
+    "AdaptiveDrafter",
+    "Arm",
+    "ArmsDrafter",
     "AutoDrafter",
     "Chooser",
     "DraftSource",
+    "DraftViews",
     "Drafter",
     "DynamicDrafter",
     "DynamicSettings",
@@ -25,6 +33,8 @@ __all__ = [
     "PairSource",
     "Proposal",
     "SelfSource",
+    "StartupDrafter",
     "ViSkip",
+    "View",
     "WithLookup",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -16,58 +18,102 @@ class DraftSource(Protocol):
     """Makes the drafting decoder of a question."""
 
     def decoder(
-        self, target: Decoder, suffix_ids: Tensor, kept: Tensor | None, *, compact: bool, rows: int
+        self,
+        suffix_ids: Tensor,
+        kept: Tensor | None,
+        *,
+        compact: bool,
+        rows: int,
+        target: Decoder | None = None,
     ) -> Decoder:
         """A decoder behind prompt and question.
 
         Args:
-            target: the target behind the same prompt and question.
             suffix_ids: Long[b, n] the question.
             kept: Long[k] ranks of the visual tokens that the draft sees, None for all.
             compact: number the kept tokens without gaps instead of leaving their positions.
             rows: tail rows to provide.
+            target: the target behind the same prompt and question, None where it is not there yet.
         """
         ...
 
 
 class PairSource:
-    """A smaller model with its own vision tower; its prefill is kept while `kept` is the same."""
+    """A smaller model with its own vision tower.
 
-    def __init__(self, model: LanguageModel, prefix: EncodedPrefix | None):
+    Prefills are kept, so that another question about the same visual tokens costs none.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        target: EncodedPrefix,
+        encode: Callable[[], EncodedPrefix],
+        prefills: int = 1,
+        on_layer: Callable[[int], None] | None = None,
+    ):
         """Args:
         model: the draft.
-        prefix: the whole video, encoded by the draft's own vision tower; None where the draft
-            never sees any of it.
+        target: the target's prompt prefix, for a draft that sees nothing of the video.
+        encode: the whole video, encoded by the draft's own vision tower; called once, and only
+            where the draft sees any of it.
+        prefills: how many of the newest prefills are kept.
+        on_layer: called in every layer of a prefill.
         """
         self._model = model
-        self._prefix = prefix
-        self._base: Decoder | None = None
-        self._base_key: tuple[tuple[int, ...] | None, bool] | None = None
+        self._target = target
+        self._encode = encode
+        self._prefills = prefills
+        self._on_layer = on_layer
+        self._prefix: EncodedPrefix | None = None
+        self._bases: OrderedDict[tuple[tuple[int, ...] | None, bool], Decoder] = OrderedDict()
 
     def decoder(
-        self, target: Decoder, suffix_ids: Tensor, kept: Tensor | None, *, compact: bool, rows: int
+        self,
+        suffix_ids: Tensor,
+        kept: Tensor | None,
+        *,
+        compact: bool,
+        rows: int,
+        target: Decoder | None = None,
     ) -> Decoder:
         """See :class:`DraftSource`."""
-        key = (None if kept is None else tuple(kept.tolist()), compact)
-        if self._base is None or self._base_key != key:
-            prefix = self._prefix or self._blind(target.prefix)
-            if kept is not None:
-                prefix = prefix.keep(kept, compact=compact)
-            self._base, self._base_key = Decoder.prefill(self._model, prefix), key
-        decoder = self._base.fork(rows)
+        decoder = self._base(kept, compact).fork(rows)
         decoder.append(suffix_ids.to(decoder.kv.spec.device))
         return decoder
 
-    def _blind(self, target: EncodedPrefix) -> EncodedPrefix:
+    def _base(self, kept: Tensor | None, compact: bool) -> Decoder:
+        key = (None if kept is None else tuple(kept.tolist()), compact)
+        base = self._bases.get(key)
+        if base is None:
+            blind = kept is not None and not len(kept)
+            prefix = self._blind() if blind else self._whole()
+            if kept is not None:
+                prefix = prefix.keep(kept, compact=compact)
+            base = Decoder.prefill(self._model, prefix, on_layer=self._on_layer)
+        self._bases[key] = base
+        self._bases.move_to_end(key)
+        while len(self._bases) > self._prefills:
+            self._bases.popitem(last=False)
+        return base
+
+    def _whole(self) -> EncodedPrefix:
+        """The whole video as the draft sees it."""
+        if self._prefix is None:
+            self._prefix = self._encode()
+        return self._prefix
+
+    def _blind(self) -> EncodedPrefix:
         """The target's prefix with the draft's text embeddings, for a draft without any video."""
         device = self._model.kv_spec.device
-        ids = target.ids.to(device)
+        ids = self._target.ids.to(device)
         return replace(
-            target,
+            self._target,
             ids=ids,
             embeds=self._model.embed(ids),
-            position_ids=target.position_ids.to(device),
-            visual_index=target.visual_index.to(device),
+            position_ids=self._target.position_ids.to(device),
+            visual_index=self._target.visual_index.to(device),
+            deepstack=(),
         )
 
 
@@ -78,11 +124,19 @@ class SelfSource:
     """
 
     def decoder(
-        self, target: Decoder, suffix_ids: Tensor, kept: Tensor | None, *, compact: bool, rows: int
+        self,
+        suffix_ids: Tensor,
+        kept: Tensor | None,
+        *,
+        compact: bool,
+        rows: int,
+        target: Decoder | None = None,
     ) -> Decoder:
         """See :class:`DraftSource`."""
         if compact:
             raise ValueError("gathered rows keep their positions: compact ids need a prefill")
+        if target is None:
+            raise ValueError("self-drafting needs the target's rows")
         kv = KVCache(target.kv.spec, suffix_ids.shape[0], rows)
         kv.prefix = target.kv.prefix
         if kept is not None:

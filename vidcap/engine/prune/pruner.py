@@ -27,7 +27,7 @@ class Pruner:
         layers: decoder layers of the target.
         """
         self._settings = settings
-        scored = 0 < settings.prune < 1
+        scored = 0 < settings.prune < 1 and (settings.arms is None or "pruned" in settings.arms)
         self._scorer: Scorer | None = None
         if scored:
             self._scorer = make_scorer(settings.prune_by, layers, settings.uv_layer)

@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from vidcap.engine.decoder import Decoder
 from vidcap.engine.draft.source import DraftSource, PairSource, SelfSource
-from vidcap.engine.model import EncodedPrefix, LanguageModel
-from vidcap.engine.probe import Probe
+from vidcap.engine.model import EncodedPrefix
+from vidcap.engine.probe import Needs, Probe
+from vidcap.engine.prompt import PrefilledPrompt, PrefillJob
 from vidcap.engine.prune.pruner import Pruner
 from vidcap.engine.stats import Stats
 from vidcap.settings import SpeculationSettings
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillJob:
-    """A model and the work that turns the video into its prompt prefix (the vision tower)."""
-
-    model: LanguageModel
-    encode: Callable[[], EncodedPrefix]
-
-
-@dataclass(frozen=True, slots=True)
-class PrefilledPrompt:
-    """Target and draft behind the same video; every question forks from here.
-
-    Attributes:
-        target: the target behind the prefix.
-        probe: what the target's prefix pass handed over for pruning and loose verification.
-        source: makes the draft's decoder once the question is known; None where no model drafts.
-        pruner: chooses the visual tokens that the draft sees.
-        speculation: the method that all of this was prepared for.
-    """
-
-    target: Decoder
-    probe: Probe
-    source: DraftSource | None
-    pruner: Pruner
-    speculation: SpeculationSettings
 
 
 @torch.inference_mode()
@@ -55,26 +28,39 @@ def sequential_prefill(
     The draft's own prefill waits for the question, which may decide what it sees.
     """
     pruner = Pruner(speculation, target.model.kv_spec.layers)
-    with stats.timer("vision"):
+    with stats.timer("vision", "target vision"):
         prefix = target.encode()
-    loosened = speculation.verify == "loose" and speculation.loose_rule == "lvspec"
-    needs = replace(pruner.prefix_needs, visual_output=loosened)
-    probe = Probe(needs, prefix.visual_index)
+    probe = Probe(prefix_needs(pruner, speculation), prefix.visual_index)
     with stats.timer("target_prefill"):
         decoder = Decoder.prefill(target.model, prefix, probe)
-    source = _source(draft, speculation, stats)
+    source = _source(draft, decoder.prefix, speculation, stats)
     return PrefilledPrompt(decoder, probe, source, pruner, speculation)
 
 
+def prefix_needs(pruner: Pruner, speculation: SpeculationSettings) -> Needs:
+    """What the target's pass over the prefix has to hand over."""
+    loosened = speculation.verify == "loose" and speculation.loose_rule == "lvspec"
+    return replace(pruner.prefix_needs, visual_output=loosened)
+
+
+def draft_vision(draft: PrefillJob, stats: Stats) -> EncodedPrefix:
+    """The video as the draft's own vision tower sees it."""
+    with stats.timer("vision", "draft vision"):
+        return draft.encode()
+
+
 def _source(
-    draft: PrefillJob | None, speculation: SpeculationSettings, stats: Stats
+    draft: PrefillJob | None,
+    target: EncodedPrefix,
+    speculation: SpeculationSettings,
+    stats: Stats,
 ) -> DraftSource | None:
     if speculation.draft == "self":
         return SelfSource()
     if speculation.draft != "pair" or draft is None:
         return None
-    if speculation.prune == 1:
-        # Without visual tokens the draft's vision tower has nothing to do.
-        return PairSource(draft.model, None)
-    with stats.timer("vision"):
-        return PairSource(draft.model, draft.encode())
+    if speculation.arms is not None or speculation.prune == 1:
+        # An arm may never start, and without visual tokens the vision tower has nothing to do.
+        return PairSource(draft.model, target, draft.encode, max(1, speculation.model_arms))
+    prefix = draft_vision(draft, stats)
+    return PairSource(draft.model, target, lambda: prefix)
