@@ -301,7 +301,10 @@ METHODS: dict[str, SpeculationSettings] = {
     preset.method: preset
     for preset in (
         SpeculationSettings(
-            "auto", "pair", "auto", summary="drafts as much as pays by measured cost, maybe nothing"
+            "auto",
+            "pair",
+            "auto",
+            summary="a tree that grows as long as that pays by measured cost, maybe nothing",
         ),
         SpeculationSettings("plain", summary="one token per target call, no draft"),
         SpeculationSettings("sd", "pair", summary="a chain of drafted tokens"),
@@ -356,7 +359,7 @@ METHODS: dict[str, SpeculationSettings] = {
     )
 }
 
-DEFAULT_METHOD = "sd-tree"
+DEFAULT_METHOD = "auto"
 
 #: Visual share of the attention from which ViSkip leaves a round undrafted, as published.
 VISKIP_THRESHOLD = 0.35

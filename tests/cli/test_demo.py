@@ -27,7 +27,7 @@ def test_the_demo_shows_clip_caption_truth_score_and_speed(cli, true_caption):
     assert result.exit_code == 0, result.stderr
     out = result.stdout
     assert out.startswith("Clip 5: ")
-    assert f"Caption (sd-tree)\n{true_caption}\n\nTruth\n{true_caption}\n" in out
+    assert f"Caption (auto)\n{true_caption}\n\nTruth\n{true_caption}\n" in out
     assert " 0 wrong, 0 missing (100 %)" in out
     assert "tokens per target call" in out
     assert out.endswith("\nExactly the same text: yes\n")
