@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.video.clips import ClipMaker
 from vidcap.demo.clips import write_mp4
 from vidcap.demo.scenes import sample_scene
 from vidcap.engine.prune.select import budget
@@ -36,6 +37,29 @@ def make_planner(pair: str, video: VideoSettings, method: str = "sd", **parts: o
         prompt="Describe this video.",
         max_tokens=64,
     )
+
+
+def test_what_decoding_changes_about_the_pictures_is_told(
+    tiny_target: Path, tiny_draft: Path, tmp_path: Path
+) -> None:
+    make, planner = (
+        ClipMaker(tmp_path),
+        make_planner(f"{tiny_target}+{tiny_draft}", VideoSettings()),
+    )
+    plain = planner.plan(make("plain.mp4", frames=3))
+    assert plain.warnings == ()
+    woven = planner.plan(make("woven.mp4", frames=3, **{"x264-params": "tff=1"}))
+    assert woven.warnings == ("interlaced video: its frames will be deinterlaced",)
+    bright = planner.plan(make("bright.mp4", frames=3, **{"x264-params": "transfer=smpte2084"}))
+    assert bright.warnings == (
+        "HDR video (PQ) is fitted to an ordinary screen: colours are approximate",
+    )
+    data = [plan_data(plan)["video"] for plan in (plain, woven, bright)]
+    assert [(video["interlaced"], video["hdr"]) for video in data] == [
+        (False, None),
+        (True, None),
+        (False, "PQ"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -17,7 +16,6 @@ from vidcap.errors import InputError, UsageError
 from vidcap.models.geometry import read_geometry
 from vidcap.models.loading import load_model
 from vidcap.output.record import Record
-from vidcap.session import model_fps
 from vidcap.settings import (
     GenerationSettings,
     ModelSettings,
@@ -25,7 +23,7 @@ from vidcap.settings import (
     method_settings,
 )
 from vidcap.trace import Trace
-from vidcap.video import Frames, load_frames, probe
+from vidcap.video import load_frames
 
 
 @pytest.fixture(scope="module")
@@ -204,25 +202,6 @@ def test_the_api_in_two_lines(model: ModelSettings, clip: Path) -> None:
         assert session.answer("What moves?").speculation.method == "sd"
     with pytest.raises(UsageError):
         load_pair("demo", model=model)
-
-
-@pytest.mark.parametrize(
-    ("times", "expected"),
-    [
-        ([0.0, 0.5, 1.0, 1.5], 2.0),
-        ([0.0, 0.5, 1.0, 1.47], 2.0),
-        ([0.0, 0.5005, 1.001, 1.5015], 2.0),
-        ([0.0, 3.0, 6.0, 9.0], 1 / 3),
-        ([0.0], 2.0),
-    ],
-)
-def test_the_model_is_told_the_asked_rate_where_frames_sit_on_its_grid(
-    clip: Path, times: list[float], expected: float
-) -> None:
-    info = probe(clip)
-    rgb = np.zeros((len(times), 28, 28, 3), dtype=np.uint8)
-    frames = Frames(rgb, np.array(times), info, times[-1], 0, ())
-    assert model_fps(frames, 2.0) == pytest.approx(expected)
 
 
 def test_variants_share_the_loaded_pair(model: ModelSettings, clip: Path) -> None:

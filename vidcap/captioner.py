@@ -8,13 +8,11 @@ weights load.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from vidcap.errors import UsageError, VidcapError
 from vidcap.footage import Footage
@@ -22,6 +20,7 @@ from vidcap.models.geometry import Geometry, read_geometry
 from vidcap.models.pair import find_pair
 from vidcap.output.record import ErrorPart, Kind, ModelPart, Record
 from vidcap.output.source import read_source
+from vidcap.record_parts import Stopwatch
 from vidcap.settings import (
     DEFAULT_METHOD,
     GenerationSettings,
@@ -30,6 +29,7 @@ from vidcap.settings import (
     VideoSettings,
     method_settings,
 )
+from vidcap.setup import LoadedModels, Setup
 from vidcap.shortage import explained_memory
 from vidcap.threads import available_threads, can_share, share_threads
 from vidcap.trace import Trace
@@ -37,7 +37,6 @@ from vidcap.video import Frames, Window
 from vidcap.video.isolation import Isolation
 
 if TYPE_CHECKING:
-    from vidcap.engine.policy import Policy
     from vidcap.models.loading import LoadedPair
     from vidcap.session import VideoSession
 
@@ -48,9 +47,7 @@ class Captioner:
     Attributes:
         pair_name: what the pair is called in messages and records.
         notices: what the user should be told once about the pair.
-        load_s: seconds that loading took, None before.
-        policy: what method ``auto`` has learnt about the pair, None before loading.
-        trace: gets what every thread does, None where nobody asked.
+        geometry: sizes and token counts of the target, known without its weights.
     """
 
     def __init__(
@@ -66,27 +63,42 @@ class Captioner:
             ModelError: a model is missing or its family is unknown.
             UsageError: the settings contradict each other.
         """
-        self.model = model
-        self.video = video
-        self.generation = generation
-        self.speculation = speculation
-        self._folders = find_pair(model, needs_draft=speculation.needs_draft)
-        self._geometry = read_geometry(self._folders.target)
-        self.pair_name = self._folders.name
-        self.notices: tuple[str, ...] = (self._folders.notice,) if self._folders.notice else ()
-        self.load_s: float | None = None
-        self._pair: LoadedPair | None = None
-        self.policy: Policy | None = None
-        self.trace: Trace | None = None
+        folders = find_pair(model, needs_draft=speculation.needs_draft)
+        self._setup = Setup(folders, model, video, generation, speculation)
+        self.geometry: Geometry = read_geometry(folders.target)
+        self.pair_name = folders.name
+        self.notices: tuple[str, ...] = (folders.notice,) if folders.notice else ()
+        self._models: LoadedModels | None = None
+        self._trace: Trace | None = None
         self._ahead = False
         self._ahead_threads = 0
         self._isolation: Isolation | None = None
         self._footage = self._new_footage()
 
     @property
-    def geometry(self) -> Geometry:
-        """Sizes and token counts of the target, known without its weights."""
-        return self._geometry
+    def model(self) -> ModelSettings:
+        """Which pair, and where and how it runs."""
+        return self._setup.model
+
+    @property
+    def video(self) -> VideoSettings:
+        """Which frames the pair sees."""
+        return self._setup.video
+
+    @property
+    def generation(self) -> GenerationSettings:
+        """How its text is decoded."""
+        return self._setup.generation
+
+    @property
+    def speculation(self) -> SpeculationSettings:
+        """The method."""
+        return self._setup.speculation
+
+    @property
+    def load_s(self) -> float | None:
+        """Seconds that loading took, None before."""
+        return self._models.load_s if self._models else None
 
     def variant(self, speculation: SpeculationSettings) -> Captioner:
         """A captioner with another method on the same loaded pair.
@@ -94,13 +106,12 @@ class Captioner:
         Raises:
             UsageError: the method drafts and this captioner's pair has no draft.
         """
-        if speculation.needs_draft and self._folders.draft is None:
+        if speculation.needs_draft and self._setup.folders.draft is None:
             raise UsageError(f"method '{speculation.method}' drafts, but no draft model was given")
-        self.load()
-        other = copy.copy(self)
-        other.speculation = speculation
+        models, other = self._load(), copy.copy(self)
+        other._setup = replace(self._setup, speculation=speculation)
+        other._models = replace(models, policy=copy.deepcopy(models.policy))
         other._footage = self._new_footage()
-        other.policy = copy.deepcopy(self.policy)
         return other
 
     def decode_ahead(self) -> bool:
@@ -124,7 +135,7 @@ class Captioner:
 
     def record_trace(self, trace: Trace) -> None:
         """Note what every thread does from now on in `trace`; before anything is decoded."""
-        self.trace = trace
+        self._trace = trace
         self._footage = self._new_footage()
 
     def prefetch(self, path: str | os.PathLike[str], *, ahead: bool = False) -> None:
@@ -151,19 +162,7 @@ class Captioner:
         Raises:
             ModelError: the pair cannot be loaded or does not match.
         """
-        if self._pair is None:
-            begin = time.perf_counter()
-            from vidcap.engine.policy import Policy
-            from vidcap.models.loading import load_pair_folders
-
-            self._pair = load_pair_folders(self._folders, self.model)
-            self._share_threads(self._pair)
-            self.policy = Policy()
-            end = time.perf_counter()
-            self.load_s = end - begin
-            if self.trace is not None:
-                self.trace.add("load models", begin, end)
-        return self._pair
+        return self._load().pair
 
     def open(self, path: str | os.PathLike[str]) -> VideoSession:
         """Decode a video and run it through both models, once for all questions about it.
@@ -198,13 +197,12 @@ class Captioner:
             decode_s: seconds that decoding took, for the record.
             begin: ``time.perf_counter()`` at the start of the work, None for now.
         """
-        pair = self.load()
+        models = self._load()
         from vidcap.session import VideoSession
 
+        clock = Stopwatch(time.perf_counter() if begin is None else begin, decode_s)
         with explained_memory():
-            return VideoSession(
-                self, pair, path, frames, decode_s, time.perf_counter() if begin is None else begin
-            )
+            return VideoSession(self._setup, models, path, frames, clock, self._trace)
 
     def decode(self, path: str | os.PathLike[str]) -> Frames:
         """Sample and decode a video at the size that the model wants.
@@ -215,27 +213,8 @@ class Captioner:
         return self._footage.decode(os.fspath(path))
 
     def settings_hash(self, prompt: str) -> str:
-        """Equal for runs whose settings and prompt give the same text.
-
-        Threads, devices and, while decoding is greedy, the method are left out: a strict method
-        changes the speed only. Loose methods change the text, and samples depend on the order in
-        which random numbers are used up: there it counts.
-        """
-        relevant: dict[str, Any] = {
-            "prompt": prompt,
-            "target": self._folders.target_name,
-            "revision": self.model.revision,
-            "dtype": self.model.dtype,
-            # Named only where it is used, so that older results stay valid.
-            **({"quantize": self.model.quantize} if self.model.quantize != "none" else {}),
-            "positions": self.model.positions,
-            "video": asdict(self.video),
-            "generation": asdict(self.generation),
-        }
-        if self.generation.temperature > 0 or self.speculation.verify == "loose":
-            relevant["speculation"] = asdict(self.speculation)
-        text = json.dumps(relevant, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """See :meth:`vidcap.setup.Setup.settings_hash`."""
+        return self._setup.settings_hash(prompt)
 
     def error_record(
         self,
@@ -259,21 +238,26 @@ class Captioner:
         )
 
     def model_part(self) -> ModelPart:
-        """What the record says about the models."""
-        pair = self._pair
-        return ModelPart(
-            pair=self.pair_name,
-            target=self._folders.target_name,
-            draft=self._folders.draft_name if self.speculation.needs_draft else None,
-            device=pair.device if pair else None,
-            dtype=pair.dtype if pair else None,
-            attention=pair.attention if pair else None,
-            positions=self.model.positions,
-        )
+        """See :meth:`vidcap.setup.Setup.model_part`."""
+        return self._setup.model_part(self._models.pair if self._models else None)
+
+    def _load(self) -> LoadedModels:
+        if self._models is None:
+            begin = time.perf_counter()
+            from vidcap.engine.policy import Policy
+            from vidcap.models.loading import load_pair_folders
+
+            pair = load_pair_folders(self._setup.folders, self.model)
+            self._share_threads(pair)
+            end = time.perf_counter()
+            self._models = LoadedModels(pair, Policy(), load_s=end - begin)
+            if self._trace is not None:
+                self._trace.add("load models", begin, end)
+        return self._models
 
     def _new_footage(self) -> Footage:
         threads = available_threads(self.model.threads)
-        return Footage(self.video, self._frame_size, threads, self.trace, self._isolation)
+        return Footage(self.video, self._frame_size, threads, self._trace, self._isolation)
 
     def _share_threads(self, pair: LoadedPair) -> None:
         import torch
@@ -284,7 +268,7 @@ class Captioner:
         self._ahead_threads = shares.decoder
 
     def _frame_size(self, count: int, height: int, width: int) -> tuple[int, int]:
-        return self._geometry.frame_size(count, height, width, self.video.max_pixels)
+        return self.geometry.frame_size(count, height, width, self.video.max_pixels)
 
 
 def load_pair(

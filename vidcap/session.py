@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -21,33 +20,18 @@ from vidcap.engine.schedule import OpenedVideo, PrefillJob
 from vidcap.engine.stats import Stats
 from vidcap.errors import InputError
 from vidcap.models.text_stream import TextStream
-from vidcap.output.record import (
-    Kind,
-    Record,
-    SpeculationPart,
-    TimingPart,
-    TokenCounts,
-    VideoPart,
-)
+from vidcap.output.record import Kind, Record, TokenCounts
 from vidcap.output.source import read_source
-from vidcap.settings import GenerationSettings, SpeculationSettings
+from vidcap.preprocess import preprocess
+from vidcap.record_parts import Stopwatch, speculation_part, video_part
+from vidcap.settings import GenerationSettings
+from vidcap.setup import LoadedModels, Setup
 from vidcap.shortage import explained_memory
+from vidcap.trace import Trace
 
 if TYPE_CHECKING:
-    from vidcap.captioner import Captioner
-    from vidcap.models.loading import LoadedPair
     from vidcap.models.protocol import VideoInputs, VideoModel
     from vidcap.video import Frames
-
-
-@dataclass(slots=True)
-class _Clock:
-    """Seconds outside the engine that the next answer accounts for."""
-
-    begin: float
-    decode_video_s: float = 0.0
-    preprocess_s: float = 0.0
-    first_token: float | None = None
 
 
 class VideoSession:
@@ -55,28 +39,39 @@ class VideoSession:
 
     def __init__(
         self,
-        captioner: Captioner,
-        pair: LoadedPair,
+        setup: Setup,
+        models: LoadedModels,
         path: str,
         frames: Frames,
-        decode_s: float,
-        begin: float,
+        clock: Stopwatch,
+        trace: Trace | None = None,
     ):
         """Preprocesses, encodes and prefills, a parallel method with the first answer.
 
         Use :meth:`vidcap.captioner.Captioner.open`.
+
+        Args:
+            setup: the method and the other settings.
+            models: the pair.
+            path: what the record says the frames come from.
+            frames: decoded at the size that the target wants.
+            clock: started when the work on the video began.
+            trace: gets what happens and when, None where nobody asked.
         """
-        self._captioner = captioner
-        self._pair = pair
+        self._setup = setup
+        self._loaded = models
+        self._trace = trace
         self._path = path
         self._source = read_source(path)
-        self._clock = _Clock(begin, decode_video_s=decode_s)
+        self._clock: Stopwatch | None = clock
         self._stats = self._new_stats()
-        self._video = _video_part(frames)
+        self._video = video_part(frames)
         self._warnings = frames.warnings
-        inputs = self._prepare(frames)
+        with clock.preprocessing(), self._span("preprocess"):
+            inputs = self._prepare(frames)
         self._visual_tokens = inputs[0].visual_tokens
         self._prefix_tokens = inputs[0].ids.shape[1]
+        self._check_length(self._prefix_tokens)
         self._opened: OpenedVideo | None = self._open(inputs)
 
     def __enter__(self) -> VideoSession:
@@ -117,15 +112,13 @@ class VideoSession:
             UsageError: the prompt contains control tokens of the model.
             InputError: out of memory.
         """
-        if self._opened is None:
-            raise ValueError("the session is closed")
-        request = self._request(prompt)
+        opened, request = self._open_video(), self._request(prompt)
         stats, clock = self._take_stats(), self._take_clock()
-        stream = TextStream(self._pair.target.tokenizer)
+        stream = TextStream(self._loaded.pair.target.tokenizer)
         with explained_memory(), self._span("answer"):
-            generation = self._opened.start(request, stats, should_stop or (lambda: False))
+            generation = opened.start(request, stats, should_stop or (lambda: False))
             for tokens in watch(generation):
-                clock.first_token = clock.first_token or time.perf_counter()
+                clock.note_token()
                 _hand_out(stream.push(tokens), on_text)
         _hand_out(stream.finish(), on_text)
         return Record(
@@ -138,11 +131,11 @@ class VideoSession:
             warnings=self._warnings,
             source=self._source,
             video=self._video,
-            model=self._captioner.model_part(),
+            model=self._setup.model_part(self._loaded.pair),
             tokens=self._token_counts(request, stats),
-            speculation=_speculation_part(self._captioner.speculation, request, generation),
-            timing=self._timing(stats, clock),
-            settings_hash=self._captioner.settings_hash(prompt),
+            speculation=speculation_part(self._setup.speculation, stats, request.policy),
+            timing=clock.timing(stats, self._loaded.load_s),
+            settings_hash=self._setup.settings_hash(prompt),
         )
 
     def margins(self, prompt: str, tokens: Sequence[int]) -> list[float]:
@@ -155,25 +148,22 @@ class VideoSession:
         Returns:
             best score minus second best, per token.
         """
+        opened, request = self._open_video(), self._request(prompt)
+        return choice_margins(opened.prompt.target, request.suffix_ids, request.logits, tokens)
+
+    def _open_video(self) -> OpenedVideo:
         if self._opened is None:
             raise ValueError("the session is closed")
-        request = self._request(prompt)
-        return choice_margins(
-            self._opened.prompt.target, request.suffix_ids, request.logits, tokens
-        )
+        return self._opened
 
     def _prepare(self, frames: Frames) -> list[VideoInputs]:
         """Preprocessed frames for each model of the pair."""
-        fps = model_fps(frames, self._captioner.video.fps)
-        with _adding_to(self._clock, "preprocess_s"), self._span("preprocess"):
-            inputs = _prepare_all(self._models(), frames, fps)
-        self._check_length(inputs[0].ids.shape[1])
-        return inputs
+        return preprocess(self._models(), frames, self._setup.video.fps)
 
     def _check_length(self, prompt_tokens: int) -> None:
         """Raise InputError where prompt and answer exceed what a model was made for."""
         limit = min(model.rules.max_positions for model in self._models())
-        answer = self._captioner.generation.max_tokens
+        answer = self._setup.generation.max_tokens
         if prompt_tokens + answer > limit:
             raise InputError(
                 f"{prompt_tokens} prompt tokens and {answer} for the answer are more than the "
@@ -182,26 +172,25 @@ class VideoSession:
             )
 
     def _span(self, name: str) -> AbstractContextManager[None]:
-        trace = self._captioner.trace
-        return nullcontext() if trace is None else trace.span(name)
+        return nullcontext() if self._trace is None else self._trace.span(name)
 
     def _models(self) -> list[VideoModel]:
-        pair = self._pair
-        draft = pair.draft if self._captioner.speculation.needs_draft else None
+        pair = self._loaded.pair
+        draft = pair.draft if self._setup.speculation.needs_draft else None
         return [model for model in (pair.target, draft) if model is not None]
 
     def _open(self, inputs: list[VideoInputs]) -> OpenedVideo:
-        positions = self._captioner.model.positions
+        positions = self._setup.model.positions
         jobs = [
             PrefillJob(model.language, partial(model.encode, item, positions))
             for model, item in zip(self._models(), inputs, strict=True)
         ]
         draft = jobs[1] if len(jobs) > 1 else None
-        return OpenedVideo(jobs[0], draft, self._captioner.speculation, self._stats)
+        return OpenedVideo(jobs[0], draft, self._setup.speculation, self._stats)
 
     def _request(self, prompt: str) -> Request:
-        target, generation = self._pair.target, self._captioner.generation
-        rules, loose = target.rules, self._captioner.speculation.verify == "loose"
+        target, generation = self._loaded.pair.target, self._setup.generation
+        rules, loose = target.rules, self._setup.speculation.verify == "loose"
         penalty = generation.repetition_penalty
         ids = target.suffix_ids(prompt).to(target.language.kv_spec.device)
         self._check_length(self._prefix_tokens + ids.shape[1])
@@ -215,26 +204,24 @@ class VideoSession:
             ),
             sampling=_sampling(generation),
             strict_ids=target.strict_ids if loose else frozenset(),
-            policy=self._captioner.policy,
+            policy=self._loaded.policy,
         )
 
     def _new_stats(self) -> Stats:
         places = {model.language.kv_spec.device for model in self._models()}
         cuda = [device for device in places if device.type == "cuda"]
         wait = partial(_synchronize, cuda) if cuda else None
-        return Stats(synchronize=wait, trace=self._captioner.trace)
+        return Stats(synchronize=wait, trace=self._trace)
 
     def _take_stats(self) -> Stats:
         """The first answer accounts for the prefill, later ones start from nothing."""
         stats, self._stats = self._stats, self._new_stats()
         return stats
 
-    def _take_clock(self) -> _Clock:
-        clock = self._clock
-        self._clock = _Clock(begin=0.0)
-        if not clock.begin:
-            clock.begin = time.perf_counter()
-        return clock
+    def _take_clock(self) -> Stopwatch:
+        """The first answer accounts for the work on the video as well."""
+        clock, self._clock = self._clock, None
+        return clock or Stopwatch(time.perf_counter())
 
     def _token_counts(self, request: Request, stats: Stats) -> TokenCounts:
         return TokenCounts(
@@ -244,52 +231,6 @@ class VideoSession:
             generated=stats.generated,
         )
 
-    def _timing(self, stats: Stats, clock: _Clock) -> TimingPart:
-        seconds = stats.seconds
-        decode_s = seconds["decode"]
-        return TimingPart(
-            load_s=self._captioner.load_s,
-            decode_video_s=clock.decode_video_s,
-            preprocess_s=clock.preprocess_s,
-            vision_s=seconds["vision"],
-            target_prefill_s=seconds["target_prefill"],
-            draft_prefill_s=seconds["draft_prefill"],
-            draft_s=seconds["draft"],
-            verify_s=seconds["verify"],
-            other_s=max(0.0, decode_s - seconds["draft"] - seconds["verify"]),
-            overlap_s=stats.overlap_s,
-            ttft_s=clock.first_token - clock.begin if clock.first_token else None,
-            decode_s=decode_s,
-            total_s=time.perf_counter() - clock.begin,
-            tokens_per_s=(stats.generated - 1) / decode_s if decode_s else None,
-        )
-
-
-def model_fps(frames: Frames, asked_fps: float) -> float:
-    """Frames per second that the model is told.
-
-    The mean spacing of the sampled frames, except where they sit on the asked grid as closely as
-    the video's own frames allow: then it is the asked rate, because the temporal position ids are
-    cut to whole numbers and a spacing of 0.4999 s would shift every one of them.
-    """
-    measured = frames.sampled_fps
-    if measured is None:
-        return asked_fps
-    steps = len(frames.times_s) - 1
-    own_spacing_s = 1 / frames.info.average_fps if frames.info.average_fps else 0.0
-    if abs(steps / measured - steps / asked_fps) <= own_spacing_s:
-        return asked_fps
-    return measured
-
-
-def _prepare_all(models: list[VideoModel], frames: Frames, fps: float) -> list[VideoInputs]:
-    """Inputs per model; models that want the same share them."""
-    inputs = [models[0].prepare(frames.rgb, fps)]
-    for model in models[1:]:
-        same = model.preprocessing == models[0].preprocessing
-        inputs.append(inputs[0] if same else model.prepare(frames.rgb, fps))
-    return inputs
-
 
 def _synchronize(devices: list[torch.device]) -> None:
     """Wait for what this thread has given the devices to do, not for other streams."""
@@ -297,55 +238,12 @@ def _synchronize(devices: list[torch.device]) -> None:
         torch.cuda.current_stream(device).synchronize()
 
 
-@contextmanager
-def _adding_to(clock: _Clock, name: str) -> Iterator[None]:
-    begin = time.perf_counter()
-    yield
-    setattr(clock, name, getattr(clock, name) + time.perf_counter() - begin)
-
-
 def _hand_out(text: str, on_text: Callable[[str], None] | None) -> None:
     if text and on_text is not None:
         on_text(text)
-
-
-def _video_part(frames: Frames) -> VideoPart:
-    info = frames.info
-    return VideoPart(
-        duration_s=info.duration_s,
-        width=info.width,
-        height=info.height,
-        rotation=info.rotation,
-        codec=info.codec,
-        frames_used=len(frames.times_s),
-        frame_times_s=tuple(round(float(time_s), 6) for time_s in frames.times_s),
-        decoded_s=frames.decoded_s,
-        corrupt_frames=frames.corrupt_frames,
-    )
 
 
 def _sampling(generation: GenerationSettings) -> SamplingSettings | None:
     if generation.temperature == 0:
         return None
     return SamplingSettings(generation.temperature, generation.top_p, generation.seed)
-
-
-def _speculation_part(
-    speculation: SpeculationSettings, request: Request, generation: Generation
-) -> SpeculationPart:
-    stats = generation.stats
-    most = max(stats.histogram, default=-1)
-    return SpeculationPart(
-        method=speculation.method,
-        verify=speculation.verify if speculation.speculates else None,
-        num_spec_steps=stats.rounds,
-        num_draft_tokens=stats.drafted,
-        num_accepted_draft_tokens=stats.accepted,
-        mean_acceptance_length=stats.mean_acceptance_length,
-        mean_accepted_drafts=stats.mean_accepted_drafts,
-        draft_acceptance_rate=stats.draft_acceptance_rate,
-        acceptance_histogram=tuple(stats.histogram.get(count, 0) for count in range(most + 1)),
-        loosened_tokens=stats.loosened,
-        fallback=request.policy.verdict if speculation.tree == "auto" and request.policy else None,
-        arm_rounds=dict(stats.arm_rounds) if speculation.arms is not None else None,
-    )

@@ -25,48 +25,42 @@ from vidcap.models.memory import (
     pair_memory,
 )
 from vidcap.models.released import native_bf16
-
-#: Inner widths of text model and vision tower, which the facts do not need.
-WIDTHS = {
-    "Qwen/Qwen2.5-VL-72B-Instruct": (29568, 3456),
-    "Qwen/Qwen2.5-VL-32B-Instruct": (27648, 3456),
-    "Qwen/Qwen2.5-VL-7B-Instruct": (18944, 3420),
-    "Qwen/Qwen2.5-VL-3B-Instruct": (11008, 3420),
-}
+from vidcap.models.released_configs import released_config
 
 
 @pytest.mark.parametrize("name", pair_tables()["models"])
 def test_known_sizes_are_those_of_the_released_architecture(name: str) -> None:
-    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+    from transformers import AutoModelForImageTextToText
 
     entry = pair_tables()["models"][name]
-    inner, vision_inner = WIDTHS[name]
-    text = entry["config"] | {"intermediate_size": inner}
-    vision = {
-        "depth": 32,
-        "hidden_size": 1280,
-        "num_heads": 16,
-        "out_hidden_size": text["hidden_size"],
-        "intermediate_size": vision_inner,
-    }
-    # The smallest size uses its embedding as output layer too, so the files hold it once.
-    tied = name.endswith("3B-Instruct")
-    config = Qwen2_5_VLConfig(
-        text_config=text | {"tie_word_embeddings": tied},
-        vision_config=vision,
-        tie_word_embeddings=tied,
-    )
     with torch.device("meta"):
-        model = Qwen2_5_VLForConditionalGeneration(config)
+        model = AutoModelForImageTextToText.from_config(released_config(name))
     model.tie_weights()
     parameters = sum(weight.numel() for weight in model.parameters())
     assert parameters == entry["parameters"]
     assert entry["weight_bytes"] == 2 * parameters
-    layers = model.model.language_model.layers
+    text = model.model.language_model
     facts = known_facts(name)
-    assert (facts.layers, facts.hidden) == (len(layers), layers[0].input_layernorm.weight.numel())
-    keys = layers[0].self_attn.k_proj.weight.shape[0]
+    assert facts.family == model.config.model_type
+    assert (facts.layers, facts.hidden) == (
+        len(text.layers),
+        text.layers[0].input_layernorm.weight.numel(),
+    )
+    keys = text.layers[0].self_attn.k_proj.weight.shape[0]
     assert facts.kv_heads * facts.head_dim == keys
+    assert facts.vocabulary == text.embed_tokens.weight.shape[0]
+    memory = pair_memory(facts, None, Load(24_576, 0, 256), "bfloat16")
+    assert memory.target.weights == 2 * parameters
+    per_row = 2 * 2 * len(text.layers) * keys
+    assert memory.target.keys_values == (24_576 + 256 + TREE_ROWS) * per_row
+
+
+@pytest.mark.parametrize("name", ["Qwen2-VL-72B", "Qwen2-VL-7B", "llava-onevision-qwen2-7b-ov-hf"])
+def test_models_of_32768_positions_get_no_more_visual_tokens(name: str) -> None:
+    full = next(item for item in pair_tables()["models"] if name in item)
+    facts = known_facts(full)
+    size = facts.geometry.frame_size(64, 2160, 3840)
+    assert facts.geometry.visual_tokens(64, *size) < facts.context == 32768
 
 
 def test_facts_of_a_folder_are_those_of_the_loaded_model(tiny_target: Path) -> None:
@@ -90,7 +84,7 @@ def test_only_models_of_presets_are_known_without_files() -> None:
     assert known_facts("someone/model") is None
     facts = known_facts("Qwen/Qwen2.5-VL-7B-Instruct")
     assert facts.stop_tokens == ("<|im_end|>", "<|endoftext|>")
-    assert facts.geometry.frame_size(4, 1080, 1920) == (1092, 1932)
+    assert facts.geometry.frame_size(4, 1080, 1920) == (560, 1008)
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 64, b"\x05\0\0\0\0\0\0\0nope!"])

@@ -142,7 +142,7 @@ def test_any_frame_gets_a_valid_size_or_an_input_error(
 
 
 def plain_geometry(bounds: tuple[int, int]) -> QwenVLGeometry:
-    from vidcap.models.geometry.qwen_vl import _placeholders
+    from vidcap.models.geometry.patches import qwen_placeholders
 
     return QwenVLGeometry(
         family="qwen2_5_vl",
@@ -152,7 +152,7 @@ def plain_geometry(bounds: tuple[int, int]) -> QwenVLGeometry:
         min_pixels=bounds[0],
         max_pixels=bounds[1],
         max_video_tokens=128_000,
-        placeholders=_placeholders({}),
+        placeholders=qwen_placeholders({}),
     )
 
 
@@ -245,7 +245,7 @@ def test_unknown_family_is_named_with_those_that_are_known(tmp_path: Path) -> No
     write_checkpoint(tmp_path, {}, model_type="llama")
     with pytest.raises(ModelError, match="unsupported model type 'llama'") as caught:
         read_geometry(tmp_path)
-    assert caught.value.hint == "supported types: qwen2_5_vl, qwen2_vl"
+    assert caught.value.hint == "supported types: llava_onevision, qwen2_5_vl, qwen2_vl, qwen3_vl"
 
 
 def test_broken_folders_are_model_errors(tmp_path: Path) -> None:

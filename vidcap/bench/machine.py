@@ -12,25 +12,25 @@ from typing import Any
 import torch
 
 from vidcap import __version__
+from vidcap.models.machine import cpu, cuda_devices
 
-_CPU_INFO = Path("/proc/cpuinfo")
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def describe_machine(threads: int | None) -> dict[str, Any]:
-    """Processor, memory and versions, as JSON types.
+    """Processor, memory in bytes that this process may use, and versions, as JSON types.
 
     Args:
         threads: the number that was asked for, None for all.
     """
-    gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else range(0)
+    processor = cpu()
     return {
-        "cpu": _cpu_name(),
+        "cpu": processor.label,
         "cores": os.cpu_count(),
         "threads": threads or os.cpu_count(),
-        "memory_bytes": _memory_bytes(),
-        "gpus": [torch.cuda.get_device_name(index) for index in gpus],
+        "memory_bytes": processor.memory_bytes,
+        "gpus": [gpu.label for gpu in cuda_devices()],
         "platform": platform.platform(),
         "python": platform.python_version(),
         "torch": metadata.version("torch"),
@@ -72,18 +72,3 @@ def _reset_resident_peak() -> bool:
     except OSError:
         return False
     return True
-
-
-def _cpu_name() -> str:
-    if _CPU_INFO.is_file():
-        match = re.search(r"^model name\s*:\s*(.+)$", _CPU_INFO.read_text(), re.MULTILINE)
-        if match:
-            return match[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None

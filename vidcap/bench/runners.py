@@ -23,7 +23,7 @@ from vidcap.engine.logits import LogitsSettings
 from vidcap.engine.loop import Limits
 from vidcap.models.loading import LoadedPair
 from vidcap.output.record import Record, SpeculationPart, TimingPart, TokenCounts
-from vidcap.session import model_fps
+from vidcap.preprocess import model_fps
 from vidcap.shortage import explained_memory
 from vidcap.video import Frames
 

@@ -6,8 +6,6 @@ here yet. Imports no torch.
 
 from __future__ import annotations
 
-import json
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +17,7 @@ from typing import Any
 from vidcap.errors import ModelError
 from vidcap.models.geometry import Geometry, make_geometry, read_geometry
 from vidcap.models.geometry.files import read_json, read_model_config
-
-#: A safetensors header is some hundred kilobytes; more is a damaged file.
-_LARGEST_HEADER = 100_000_000
+from vidcap.models.weights import read_header, weight_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +55,12 @@ def read_facts(folder: Path) -> ModelFacts:
         ModelError: files are missing or broken, or the family is unknown.
     """
     config = read_model_config(folder)
-    files = sorted(folder.glob("*.safetensors"))
+    files = weight_files(folder)
     return _facts(
         config,
         str(folder),
         read_geometry(folder),
-        parameters=sum(_count_parameters(file) for file in files),
+        parameters=sum(tensor.count for file in files for tensor in read_header(file).values()),
         weight_bytes=sum(file.stat().st_size for file in files),
         stop_tokens=_stop_tokens(folder, config),
     )
@@ -123,21 +119,6 @@ def _facts(
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ModelError(f"the configuration in {where} is broken: {error!r}") from error
-
-
-def _count_parameters(file: Path) -> int:
-    """From the header of a safetensors file: its length in 8 bytes, then JSON."""
-    try:
-        with file.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            if length > _LARGEST_HEADER:
-                raise ValueError("header too long")
-            header = json.loads(stream.read(length))
-        return sum(
-            math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__"
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{file} is damaged: {error}") from error
 
 
 def _stop_tokens(folder: Path, config: Mapping[str, Any]) -> tuple[str, ...]:

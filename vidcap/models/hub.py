@@ -6,12 +6,9 @@ import re
 from pathlib import Path
 
 from vidcap.errors import ModelError
-from vidcap.models.geometry.files import read_json
+from vidcap.models.weights import weight_files
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-
-#: One file of a checkpoint in several: what comes before the number, the number, how many.
-_PART = re.compile(r"(.*-)(\d+)-of-(\d+)\.safetensors")
 
 #: What a model needs at run time; everything else in a repository stays where it is.
 _PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model")
@@ -75,17 +72,7 @@ def check_folder(folder: Path) -> Path:
     """
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} holds no model: config.json is missing")
-    if not any(folder.glob("*.safetensors")):
-        raise ModelError(
-            f"{folder} holds no safetensors weights", hint="other weight formats are not loaded"
-        )
-    missing = _missing_weights(folder)
-    if missing:
-        raise ModelError(
-            f"{folder} is incomplete: {len(missing)} weight files are missing, "
-            f"{sorted(missing)[0]} among them",
-            hint="an interrupted download goes on with `vidcap models pull`",
-        )
+    weight_files(folder)
     return folder
 
 
@@ -128,20 +115,6 @@ def download_size(name: str, revision: str | None = None) -> int | None:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError):
         return None
     return sum(file.file_size or 0 for file in files if file.will_download)
-
-
-def _missing_weights(folder: Path) -> set[str]:
-    """Weight files that a checkpoint in several files names and that are not there."""
-    index = read_json(folder / "model.safetensors.index.json") or {}
-    named = index.get("weight_map")
-    wanted = set(named.values()) if isinstance(named, dict) else set()
-    for path in folder.glob("*-of-*.safetensors"):
-        part = _PART.fullmatch(path.name)
-        if part:
-            stem, digits, count = part[1], len(part[2]), part[3]
-            numbers = range(1, int(count) + 1)
-            wanted |= {f"{stem}{n:0{digits}}-of-{count}.safetensors" for n in numbers}
-    return {name for name in wanted if not (folder / name).is_file()}
 
 
 def _download(name: str, revision: str | None, offline: bool) -> Path:

@@ -108,7 +108,9 @@ def has_lean_form(text: Any) -> bool:
     if type(text).__name__ not in _QWEN2_FORM or text.config.hidden_act != "silu":
         return False
     return all(
-        type(module) is nn.Linear and (module.bias is not None) == name.endswith(_BIASED)
+        type(module) is nn.Linear
+        and type(module.weight) is nn.Parameter  # weights in fewer bits cannot be stacked
+        and (module.bias is not None) == name.endswith(_BIASED)
         for layer in text.layers
         for name, module in layer.named_modules()
         if name.endswith("_proj")

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from vidcap.engine.attention import ATTENTION_NAME, register
 from vidcap.errors import ModelError, UsageError
+from vidcap.models.adapter import ReleasedVideoModel
+from vidcap.models.checkpoint import Checkpoint, first_line, read_checkpoint
+from vidcap.models.match import check_match
 from vidcap.models.pair import PairFolders
 from vidcap.models.protocol import VideoModel
-from vidcap.models.qwen2_5_vl import Qwen25VL
+from vidcap.models.quantize import check_quantize, quantize_layers
 from vidcap.models.released import native_bf16
-from vidcap.settings import ModelSettings
-
-#: Adapter class per ``model_type`` of config.json.
-FAMILIES: dict[str, type[Qwen25VL]] = {"qwen2_5_vl": Qwen25VL}
-
-#: Characters of a chat template that are shown before and after its first difference.
-_CONTEXT = 16
+from vidcap.models.weights import stored_tensors
+from vidcap.settings import ModelSettings, QuantizeName
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class LoadedPair:
 
 
 def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPair:
-    """Load the pair.
+    """Load the pair, once everything but the weights is known to match.
 
     Raises:
         ModelError: unknown family, broken checkpoint, no such device, a pair that does not match.
@@ -52,114 +51,112 @@ def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPa
     device = _device(settings.device)
     draft_device = _device(settings.draft_device) if settings.draft_device else device
     dtype = _dtype(settings.dtype, device)
-    target = load_model(folders.target, device, dtype)
-    draft = load_model(folders.draft, draft_device, dtype) if folders.draft else None
-    if draft is not None:
-        check_match(target, draft)
+    check_quantize(settings.quantize, device)
+    check_quantize(settings.draft_quantize, draft_device)
+    checkpoint = read_checkpoint(folders.target)
+    draft_checkpoint = read_checkpoint(folders.draft) if folders.draft else None
+    if draft_checkpoint is not None:
+        check_match(checkpoint, draft_checkpoint)
+    target = load_weights(checkpoint, device, dtype, settings.quantize)
+    draft = None
+    if draft_checkpoint is not None:
+        draft = load_weights(draft_checkpoint, draft_device, dtype, settings.draft_quantize)
     kernel = "flash" if device.type == "cpu" else "matmul"
     return LoadedPair(
         target,
         draft,
         device=str(device),
-        dtype=str(dtype).removeprefix("torch."),
+        dtype=_dtype_name(dtype, settings.quantize),
         attention=f"{kernel} (prefix + tail), sdpa (prefill, vision)",
     )
 
 
-def load_model(folder: Path, device: torch.device, dtype: torch.dtype) -> Qwen25VL:
-    """Load one checkpoint in the hub's layout.
+def load_model(folder: Path, device: torch.device, dtype: torch.dtype) -> Any:
+    """Load one checkpoint in the hub's layout; returns the adapter of its family.
 
     Raises:
         ModelError: unknown family, or transformers cannot load it.
     """
-    from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
+    return load_weights(read_checkpoint(folder), device, dtype)
+
+
+def load_weights(
+    checkpoint: Checkpoint,
+    device: torch.device,
+    dtype: torch.dtype,
+    quantize: QuantizeName = "none",
+) -> ReleasedVideoModel:
+    """Load the weights of a checkpoint and put its family's adapter around them.
+
+    Args:
+        checkpoint: everything but the weights.
+        device, dtype: where to and as what.
+        quantize: whether to pack the weights once they are there.
+
+    Raises:
+        ModelError: the weights are broken, do not belong to the configuration, or are too large.
+    """
+    from transformers import AutoModelForImageTextToText
     from transformers.utils import logging
 
     register()
     logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    folder = checkpoint.folder
+    _check_size(checkpoint)
     try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        adapter = FAMILIES.get(config.model_type)
-        if adapter is None:
-            raise ModelError(
-                f"model type '{config.model_type}' in {folder} is not supported",
-                hint="supported: " + ", ".join(FAMILIES),
-            )
-        model = AutoModelForImageTextToText.from_pretrained(
+        loaded: Any = AutoModelForImageTextToText.from_pretrained(
             folder,
+            config=checkpoint.config,
             dtype=dtype,
             device_map=device,
             attn_implementation={"text_config": ATTENTION_NAME, "vision_config": "sdpa"},
             use_safetensors=True,
             trust_remote_code=False,
+            output_loading_info=True,
         )
-        processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
-    except torch.OutOfMemoryError as error:
+    except (torch.OutOfMemoryError, MemoryError) as error:
         raise ModelError(f"not enough memory on {device} for {folder}") from error
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise ModelError(f"{folder} cannot be loaded: {_first_line(error)}") from error
-    return adapter(folder, model.eval(), processor)
+    except Exception as error:
+        # Whatever broken weights make transformers raise is one line to the user.
+        raise ModelError(f"{folder} cannot be loaded: {first_line(error)}") from error
+    model, report = loaded
+    if report["missing_keys"]:
+        # transformers would go on with random numbers in their place.
+        raise ModelError(f"{folder} lacks weights: {sorted(report['missing_keys'])[0]} for one")
+    quantize_layers(model, quantize)
+    return _adapter(checkpoint)(checkpoint, model.eval())
 
 
-def check_match(target: VideoModel, draft: VideoModel) -> None:
-    """Make sure that what one model of a pair writes is what the other reads.
+def _adapter(checkpoint: Checkpoint) -> type[ReleasedVideoModel]:
+    module, _, name = checkpoint.family.adapter.partition(":")
+    adapter: type[ReleasedVideoModel] = getattr(importlib.import_module(module), name)
+    return adapter
 
-    Raises:
-        ModelError: tokenizer, chat template, visual placeholders or stop tokens differ; it says
-            which, and how.
+
+def _check_size(checkpoint: Checkpoint) -> None:
+    """Refuse a configuration that describes more than its files hold, before memory is taken.
+
+    A tensor that no file has would be filled with random numbers.
     """
-    for what, difference in (
-        ("tokenizers", _tokenizer_difference),
-        ("chat templates", _template_difference),
-        ("visual placeholders", _placeholder_difference),
-        ("stop tokens", _stop_difference),
-    ):
-        words = difference(target, draft)
-        if words:
-            raise ModelError(
-                f"target and draft do not make a pair: their {what} differ ({words})",
-                hint="use two sizes of the same model family and version",
-            )
+    from transformers import AutoModelForImageTextToText
 
-
-def _tokenizer_difference(target: VideoModel, draft: VideoModel) -> str | None:
-    ours, theirs = target.tokenizer.get_vocab(), draft.tokenizer.get_vocab()
-    if ours == theirs:
-        return None
-    other = sorted(token for token in ours if ours[token] != theirs.get(token))
-    if not other:
-        return f"the draft has {len(theirs) - len(ours)} tokens more"
-    return f"{len(other)} of {len(ours)} tokens have other ids, {other[0]!r} for one"
-
-
-def _template_difference(target: VideoModel, draft: VideoModel) -> str | None:
-    ours, theirs = target.template, draft.template
-    if ours == theirs:
-        return None
-    pairs = enumerate(zip(ours, theirs, strict=False))
-    same = next((at for at, (one, other) in pairs if one != other), min(len(ours), len(theirs)))
-    begin = max(0, same - _CONTEXT)
-    pieces = [text[begin : same + _CONTEXT] for text in (ours, theirs)]
-    return f"{pieces[0]!r} and {pieces[1]!r}"
-
-
-def _placeholder_difference(target: VideoModel, draft: VideoModel) -> str | None:
-    ours, theirs = target.rules.placeholder_ids, draft.rules.placeholder_ids
-    return None if ours == theirs else f"ids {list(ours)} and {list(theirs)}"
-
-
-def _stop_difference(target: VideoModel, draft: VideoModel) -> str | None:
-    # The target's tokens end an answer; a draft that knows one of them can propose the end.
-    ours, theirs = target.rules.stop_ids, draft.rules.stop_ids
-    if ours & theirs:
-        return None
-    return f"{_written(target, sorted(ours))} and {_written(draft, sorted(theirs))}"
-
-
-def _written(model: VideoModel, ids: Sequence[int]) -> str:
-    return repr("".join(model.tokenizer.convert_ids_to_tokens(list(ids))))
+    stored = stored_tensors(checkpoint.folder)
+    config, folder = checkpoint.config, checkpoint.folder
+    if getattr(config, "quantization_config", None) is not None:
+        return
+    try:
+        with torch.device("meta"):
+            model = AutoModelForImageTextToText.from_config(config)
+        model.tie_weights()
+    except Exception as error:
+        raise ModelError(f"{folder} cannot be loaded: {first_line(error)}") from error
+    described = sum(weight.numel() for weight in model.parameters())
+    held = sum(tensor.count for tensor in stored.values())
+    if described > held:
+        raise ModelError(
+            f"{folder} describes {described} parameters, its files hold {held}",
+            hint="configuration and weights come from different models, or files are missing",
+        )
 
 
 def _device(name: str) -> torch.device:
@@ -176,13 +173,14 @@ def _device(name: str) -> torch.device:
     return device
 
 
+def _dtype_name(dtype: torch.dtype, quantize: QuantizeName) -> str:
+    """As the record has it: the format of activations, and that of packed weights."""
+    name = str(dtype).removeprefix("torch.")
+    return name if quantize == "none" else f"{name}, {quantize} weights"
+
+
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.bfloat16 if native_bf16(device) else torch.float32
     dtype: torch.dtype = getattr(torch, name)
     return dtype
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

@@ -19,12 +19,18 @@ BUILTIN = "builtin:"
 
 @dataclass(frozen=True, slots=True)
 class PairPreset:
-    """A named pair: hub ids, or ``builtin:`` folders inside the package."""
+    """A named pair: hub ids, or ``builtin:`` folders inside the package.
+
+    Attributes:
+        notice: what the user should know about this pair, if anything.
+        suggested: whether it is recommended to somebody who has no model yet.
+    """
 
     name: str
     target: str
     draft: str | None
     notice: str | None = None
+    suggested: bool = True
 
     @property
     def builtin(self) -> bool:
@@ -138,7 +144,7 @@ def default_pair(settings: ModelSettings, *, needs_draft: bool) -> PairPreset:
             hint=f"`--pair {cached[-1].name}` uses it nevertheless, `vidcap plan` says what a "
             "video needs",
         )
-    pair = suggested_pair(settings, needs_draft=needs_draft) or _hub_presets()[-1]
+    pair = suggested_pair(settings, needs_draft=needs_draft) or smallest_pair()
     raise ModelError(
         "no model is cached and none was named",
         hint=f"fetch one with `vidcap models pull {pair.name}` ({size_in_words(pair)}), name one "
@@ -147,11 +153,16 @@ def default_pair(settings: ModelSettings, *, needs_draft: bool) -> PairPreset:
 
 
 def suggested_pair(settings: ModelSettings, *, needs_draft: bool) -> PairPreset | None:
-    """The largest preset that fits the machine, cached or not."""
-    for preset in _hub_presets():
+    """The largest suggested preset that fits the machine, cached or not."""
+    for preset in _suggested_presets():
         if fits_machine(preset, settings, needs_draft=needs_draft):
             return preset
     return None
+
+
+def smallest_pair() -> PairPreset:
+    """The smallest suggested preset."""
+    return _suggested_presets()[-1]
 
 
 def fits_machine(preset: PairPreset, settings: ModelSettings, *, needs_draft: bool) -> bool:
@@ -206,6 +217,10 @@ def size_in_words(preset: PairPreset) -> str:
 def _hub_presets() -> list[PairPreset]:
     """Presets that may be chosen without being named: the demo pair knows rendered scenes only."""
     return [preset for preset in presets().values() if not preset.builtin]
+
+
+def _suggested_presets() -> list[PairPreset]:
+    return [preset for preset in _hub_presets() if preset.suggested]
 
 
 def _is_cached(preset: PairPreset, settings: ModelSettings, needs_draft: bool) -> bool:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from vidcap.engine.attention import AttentionStep
-from vidcap.engine.model import KVSpec
+from vidcap.engine.model import Deepstack, KVSpec
 from vidcap.engine.probe import Probe
 from vidcap.errors import ModelError
 from vidcap.models.lean import LeanDecoder, has_lean_form
+from vidcap.models.packed import Projection, linear_maker
 
 
 class ReleasedLanguageModel:
@@ -36,6 +37,11 @@ class ReleasedLanguageModel:
         self._head = model.lm_head
         self._embedding = model.get_input_embeddings()
         self._lean = LeanDecoder(self._text) if lean and has_lean_form(self._text) else None
+        if self._lean is not None and self._head.bias is None:
+            make = linear_maker([self._head.weight])
+            self._project: Projection = make(self._head.weight, None)
+        else:
+            self._project = self._head
         config = self._text.config
         if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
             raise ModelError("checkpoints with sliding-window attention are not supported")
@@ -66,7 +72,11 @@ class ReleasedLanguageModel:
             return self._lean.forward(embeds, position_ids, step)
         with self._collecting(step.probe):
             hidden: Tensor = self._text(
-                inputs_embeds=embeds, position_ids=position_ids, use_cache=False, vidcap=step
+                inputs_embeds=embeds,
+                position_ids=position_ids,
+                use_cache=False,
+                vidcap=step,
+                **_deepstack_arguments(step.deepstack, embeds),
             ).last_hidden_state
         return hidden
 
@@ -91,8 +101,20 @@ class ReleasedLanguageModel:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [b, n, V] in the model's dtype."""
-        logits: Tensor = self._head(hidden)
+        logits: Tensor = self._project(hidden)
         return logits
+
+
+def _deepstack_arguments(deepstack: Deepstack | None, embeds: Tensor) -> dict[str, Any]:
+    """How the text model of Qwen3-VL takes visual features for its first layers."""
+    if deepstack is None:
+        return {}
+    rows = torch.zeros(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
+    rows[:, deepstack.columns] = True
+    return {
+        "visual_pos_masks": rows,
+        "deepstack_visual_embeds": [features.flatten(0, 1) for features in deepstack.features],
+    }
 
 
 def _wants_layers(probe: Probe | None) -> bool:

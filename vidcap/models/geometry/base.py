@@ -12,16 +12,19 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Placeholders:
-    """The special tokens that stand for visual input in a prompt, as text and as ids."""
+    """The special tokens that stand for visual input in a prompt, as text and as ids.
+
+    Those around visual input are None in families that have no such tokens.
+    """
 
     video_token: str
     video_token_id: int
     image_token: str
     image_token_id: int
-    vision_start_token: str
-    vision_start_token_id: int
-    vision_end_token: str
-    vision_end_token_id: int
+    vision_start_token: str | None = None
+    vision_start_token_id: int | None = None
+    vision_end_token: str | None = None
+    vision_end_token_id: int | None = None
 
 
 class Geometry(Protocol):
@@ -46,7 +49,7 @@ class Geometry(Protocol):
             max_pixels: the user's own cap on the pixels of a frame, None for the model's.
 
         Raises:
-            InputError: no size fits, because the frame is too narrow.
+            InputError: no size fits: the frame is too narrow, or the model knows one size only.
         """
 
     def visual_tokens(self, n_frames: int, height: int, width: int) -> int:

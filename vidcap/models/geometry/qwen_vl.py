@@ -1,10 +1,10 @@
 """Sizes and token counts of Qwen2-VL and Qwen2.5-VL.
 
-Frames are cut into patches; `merge_size` x `merge_size` patches of `temporal_patch_size` frames
-become one visual token (Qwen2-VL, arXiv 2409.12191, section 2.1). A frame is resized so that both
-sides are whole numbers of merged patches and its area lies between two bounds. The bounds are those
-of the checkpoint's video processor; the budget for a whole video is the one that the authors' own
-qwen-vl-utils applies.
+A frame is resized so that both sides are whole numbers of merged patches and its area lies between
+two bounds. The bounds are those of the checkpoint's video processor. On top of them come the limits
+of the authors' own qwen-vl-utils, because the checkpoints on the hub allow frames of 16,384 tokens:
+at most 768 tokens for a pair of frames unless the user asks for more, and a budget for the whole
+video of 0.9 times the model's context.
 """
 
 from __future__ import annotations
@@ -14,42 +14,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vidcap.errors import InputError, ModelError
-from vidcap.models.geometry.base import Placeholders
-
-#: The processors refuse frames in which one side is more than this many times the other.
-MAX_ASPECT_RATIO = 200
+from vidcap.errors import ModelError
+from vidcap.models.geometry.patches import (
+    FRAME_TOKENS,
+    MAX_ASPECT_RATIO,
+    PatchGeometry,
+    check_patches,
+    qwen_placeholders,
+    too_narrow,
+)
 
 #: Share of `max_video_tokens` that a video may fill; the rest is left to text.
 VIDEO_SHARE = 0.9
 
+#: ``MODEL_SEQ_LEN`` of qwen-vl-utils: the context that a budget is derived from at most.
+CONTEXT_TOKENS = 128_000
+
 
 @dataclass(frozen=True, slots=True)
-class QwenVLGeometry:
-    """Geometry of one Qwen2-VL or Qwen2.5-VL checkpoint.
+class QwenVLGeometry(PatchGeometry):
+    """Geometry of one Qwen2-VL or Qwen2.5-VL checkpoint; the bounds are on the area of a frame.
 
     Attributes:
-        patch_size: side of a patch in pixels.
-        merge_size: patches per visual token along each side.
-        temporal_patch_size: frames per step of the temporal grid.
-        min_pixels, max_pixels: bounds on the area of a resized frame.
         max_video_tokens: tokens that the budget for a whole video is derived from; None switches
             the budget off.
+        frame_tokens: most visual tokens of a frame where the user sets no cap of his own; None for
+            what the checkpoint allows.
     """
 
-    family: str
-    patch_size: int
-    merge_size: int
-    temporal_patch_size: int
-    min_pixels: int
-    max_pixels: int
     max_video_tokens: int | None
-    placeholders: Placeholders
-
-    @property
-    def factor(self) -> int:
-        """Side of one visual token in pixels."""
-        return self.patch_size * self.merge_size
+    frame_tokens: int | None = None
 
     def frame_size(
         self, n_frames: int, height: int, width: int, max_pixels: int | None = None
@@ -62,6 +56,8 @@ class QwenVLGeometry:
         upper = self.pixel_cap(n_frames)
         if max_pixels is not None:
             upper = min(upper, max_pixels)
+        elif self.frame_tokens is not None:
+            upper = max(min(upper, self.frame_tokens * self.factor**2), self._least())
         lower = min(self.min_pixels, upper)
         return _settled_size(height, width, self.factor, lower, upper)
 
@@ -71,31 +67,11 @@ class QwenVLGeometry:
             return self.max_pixels
         budget = int(self.max_video_tokens * self.factor * self.factor * VIDEO_SHARE)
         share = budget * self.temporal_patch_size // n_frames
+        return max(min(self.max_pixels, share), self._least())
+
+    def _least(self) -> int:
         # The slack above min_pixels leaves room for rounding to whole tokens between the bounds.
-        return max(min(self.max_pixels, share), int(self.min_pixels * 1.05))
-
-    def grid(self, n_frames: int, height: int, width: int) -> tuple[int, int, int]:
-        """The patch grid (time, height, width) of a video, as in ``video_grid_thw``.
-
-        Raises:
-            ValueError: the frames do not have a size that `frame_size` returns.
-        """
-        if height < 1 or width < 1 or height % self.factor or width % self.factor:
-            raise ValueError(f"{width}x{height} is not a multiple of {self.factor} pixels")
-        steps = self.pad_frames(n_frames) // self.temporal_patch_size
-        return steps, height // self.patch_size, width // self.patch_size
-
-    def visual_tokens(self, n_frames: int, height: int, width: int) -> int:
-        """See :meth:`Geometry.visual_tokens`; ValueError for another frame size."""
-        return math.prod(self.grid(n_frames, height, width)) // self.merge_size**2
-
-    def pad_frames(self, n_frames: int) -> int:
-        """See :meth:`Geometry.pad_frames`."""
-        return -(-n_frames // self.temporal_patch_size) * self.temporal_patch_size
-
-    def seconds_per_grid(self, fps: float) -> float:
-        """See :meth:`Geometry.seconds_per_grid`; the ``second_per_grid_ts`` of Qwen2.5-VL."""
-        return self.temporal_patch_size / fps
+        return int(self.min_pixels * 1.05)
 
 
 def qwen_vl_geometry(
@@ -120,13 +96,13 @@ def qwen_vl_geometry(
             temporal_patch_size=int(processor.get("temporal_patch_size", 2)),
             min_pixels=lower,
             max_pixels=upper,
-            max_video_tokens=_video_token_budget(processor),
-            placeholders=_placeholders(config),
+            max_video_tokens=_video_token_budget(config, processor),
+            frame_tokens=FRAME_TOKENS if processor.get("cap_pixels_per_frame") is None else None,
+            placeholders=qwen_placeholders(config),
         )
     except (TypeError, ValueError) as error:
         raise ModelError(f"the configuration in {where} is broken: {error}") from error
-    _check_positive(geometry, where)
-    _check_against_model(geometry, config, where)
+    check_patches(geometry, config, where)
     return geometry
 
 
@@ -143,48 +119,16 @@ def _pixel_bounds(processor: Mapping[str, Any]) -> tuple[int, int]:
     return int(lower), int(upper)
 
 
-def _video_token_budget(processor: Mapping[str, Any]) -> int | None:
+def _video_token_budget(config: Mapping[str, Any], processor: Mapping[str, Any]) -> int | None:
     # A checkpoint that says nothing gets the budget too: its authors' own tool applies it, and
     # without it a long video in high resolution outgrows the context of the model.
     if processor.get("cap_pixels_per_frame") is False:
         return None
-    return int(processor.get("max_video_tokens") or 128_000)
-
-
-def _placeholders(config: Mapping[str, Any]) -> Placeholders:
-    return Placeholders(
-        video_token="<|video_pad|>",
-        video_token_id=int(config.get("video_token_id", 151656)),
-        image_token="<|image_pad|>",
-        image_token_id=int(config.get("image_token_id", 151655)),
-        vision_start_token="<|vision_start|>",
-        vision_start_token_id=int(config.get("vision_start_token_id", 151652)),
-        vision_end_token="<|vision_end|>",
-        vision_end_token_id=int(config.get("vision_end_token_id", 151653)),
-    )
-
-
-def _check_positive(geometry: QwenVLGeometry, where: str) -> None:
-    for name in ("patch_size", "merge_size", "temporal_patch_size", "min_pixels", "max_pixels"):
-        value = getattr(geometry, name)
-        if value < 1:
-            raise ModelError(f"the video processor in {where} has {name} {value}")
-
-
-def _check_against_model(geometry: QwenVLGeometry, config: Mapping[str, Any], where: str) -> None:
-    vision = config.get("vision_config") or {}
-    for ours, theirs in (
-        ("patch_size", "patch_size"),
-        ("merge_size", "spatial_merge_size"),
-        ("temporal_patch_size", "temporal_patch_size"),
-    ):
-        wanted = vision.get(theirs)
-        wanted = wanted[0] if isinstance(wanted, list) and wanted else wanted
-        if wanted is not None and wanted != getattr(geometry, ours):
-            raise ModelError(
-                f"the video processor in {where} has {ours} {getattr(geometry, ours)}, "
-                f"the model {wanted}"
-            )
+    if processor.get("max_video_tokens"):
+        return int(processor["max_video_tokens"])
+    text = config.get("text_config") or {}
+    context = text.get("max_position_embeddings", config.get("max_position_embeddings"))
+    return min(CONTEXT_TOKENS, int(context or CONTEXT_TOKENS))
 
 
 def _settled_size(
@@ -201,10 +145,7 @@ def _settled_size(
     size = (height, width)
     while size not in seen:
         if min(size) < 1 or max(size) > MAX_ASPECT_RATIO * min(size):
-            raise InputError(
-                f"frame too narrow ({width}x{height}): one side may be at most "
-                f"{MAX_ASPECT_RATIO} times the other"
-            )
+            raise too_narrow(height, width)
         seen.append(size)
         size = _fit_once(*size, factor, min_pixels, max_pixels)
     return min(seen[seen.index(size) :], key=lambda item: (item[0] * item[1], item))

@@ -1,0 +1,153 @@
+"""The Qwen2-VL adapter against the released processor and model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.models.families import DRAFT, change_json, write_family
+from tests.models.family_checks import (
+    PRUNINGS,
+    check_beside,
+    check_kept,
+    check_logits,
+    check_methods,
+    check_prompt,
+    check_pruning,
+    frames_for,
+    load_family,
+    make_run,
+)
+from vidcap.models.loading import load_model
+from vidcap.models.qwen2_5_vl import Qwen25VL
+from vidcap.models.qwen2_vl import Qwen2VL
+from vidcap.settings import method_settings
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return load_family(tmp_path_factory.mktemp("qwen2_vl"), "qwen2_vl")
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_prompt_and_pixels_are_the_processors(models: dict[str, Any], count: int) -> None:
+    assert isinstance(models["target"], Qwen2VL)
+    check_prompt(models["target"], count)
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_prefill_equals_the_released_model(models: dict[str, Any], count: int) -> None:
+    prefix = check_logits(models, count)
+    assert prefix.grid == (-(-count // 2), 3, 5)
+
+
+def test_temporal_positions_count_grids(models: dict[str, Any]) -> None:
+    """Unlike in Qwen2.5-VL, seconds do not matter."""
+    target = models["target"]
+    for fps in (1.0, 8.0):
+        prefix = target.encode(target.prepare(frames_for(target, 12), fps), "reference")
+        first = int(prefix.visual_index[0])
+        times = prefix.position_ids[0, 0, prefix.visual_index].view(6, 15)
+        assert times.tolist() == [[first + step] * 15 for step in range(6)]
+        assert prefix.suffix_start == first + 6
+
+
+@pytest.mark.parametrize("kept", [[0, 7, 30, 44], []])
+def test_kept_tokens_are_as_in_the_whole_prompt(models: dict[str, Any], kept: list[int]) -> None:
+    check_kept(models["target"], kept)
+
+
+@pytest.mark.parametrize(
+    ("count", "positions"), [(1, "reference"), (5, "transformers"), (12, "reference")]
+)
+def test_strict_methods_equal_generate(models: dict[str, Any], count: int, positions: Any) -> None:
+    check_methods(models, count, positions)
+
+
+def test_drafts_prefilled_beside_the_target_equal_generate(models: dict[str, Any]) -> None:
+    check_beside(models)
+
+
+@pytest.mark.parametrize("pruning", PRUNINGS, ids=lambda parts: "-".join(map(str, parts.values())))
+def test_pruned_drafts_equal_generate(models: dict[str, Any], pruning: dict[str, Any]) -> None:
+    check_pruning(models, pruning)
+
+
+def test_a_draft_of_another_family_will_do_where_all_tokens_agree(
+    models: dict[str, Any], tmp_path: Path
+) -> None:
+    """Qwen2.5-VL sees the same visual tokens as Qwen2-VL; only its positions differ."""
+    write_family(tmp_path, "qwen2_5_vl", DRAFT, seed=3)
+    other = load_model(tmp_path, torch.device("cpu"), torch.float32)
+    assert isinstance(other, Qwen25VL)
+    run = make_run(models, 6)
+    run.draft = other
+    run.inputs = other.prepare(frames_for(other, 6), 2.0)
+    for name in ("sd-tree", "specvlm"):
+        assert run.ask("What moves?", method_settings(name))[0] == run.transformers("What moves?")
+
+
+def hub_layout(folder: Path, target: Path) -> Path:
+    """The checkpoint as the hub has it: text settings at the top, one processor file, old keys."""
+    shutil.copytree(folder, target)
+    config = json.loads((target / "config.json").read_text())
+    text = config.pop("text_config")
+    section = text.pop("rope_parameters")
+    for name in ("model_type", "layer_types", "dtype"):
+        text.pop(name, None)
+    text["rope_theta"] = section["rope_theta"]
+    text["rope_scaling"] = {"type": "mrope", "mrope_section": section["mrope_section"]}
+    config["vision_config"]["model_type"] = config["model_type"]
+    (target / "config.json").write_text(json.dumps(text | config))
+    nested = json.loads((target / "processor_config.json").read_text())["image_processor"]
+    nested |= {"processor_class": "Qwen2VLProcessor", "min_pixels": 3136, "max_pixels": 200_704}
+    nested.pop("size", None)
+    (target / "processor_config.json").unlink()
+    (target / "preprocessor_config.json").write_text(json.dumps(nested))
+    template = (target / "chat_template.jinja").read_text()
+    (target / "chat_template.jinja").unlink()
+    (target / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    return target
+
+
+@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl"])
+def test_the_flat_files_of_the_hub_load_as_well(tmp_path: Path, family: str) -> None:
+    folder = write_family(tmp_path / "new", family)
+    old = hub_layout(folder, tmp_path / "old")
+    cpu = torch.device("cpu")
+    ours, theirs = (load_model(path, cpu, torch.float32) for path in (folder, old))
+    rgb = frames_for(ours, 4)
+    prefixes = [model.encode(model.prepare(rgb, 2.0), "reference") for model in (ours, theirs)]
+    assert torch.equal(prefixes[0].embeds, prefixes[1].embeds)
+    assert torch.equal(prefixes[0].position_ids, prefixes[1].position_ids)
+    assert theirs.checkpoint.geometry.max_pixels == 200_704
+    assert theirs.template == ours.template
+
+
+def test_generation_settings_count_in_every_arm_or_in_none(
+    models: dict[str, Any], tmp_path: Path
+) -> None:
+    """The repetition penalty is honoured, everything else that would change the text is not."""
+    folder = tmp_path / "model"
+    shutil.copytree(models["folder"] / "target", folder)
+    plain = make_run(models, 4)
+    change_json(
+        folder,
+        "generation_config.json",
+        repetition_penalty=1.3,
+        no_repeat_ngram_size=1,
+        suppress_tokens=plain.transformers("What moves?")[:1],
+        temperature=5.0,
+    )
+    model = load_model(folder, torch.device("cpu"), torch.float32)
+    assert model.rules.repetition_penalty == 1.3
+    run = make_run({"target": model, "near": models["near"]}, 4)
+    run.penalty = model.rules.repetition_penalty
+    expected = run.transformers("What moves?")
+    assert run.ask("What moves?", method_settings("sd-tree"))[0] == expected
+    assert expected[0] == plain.transformers("What moves?")[0]

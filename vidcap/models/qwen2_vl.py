@@ -1,0 +1,33 @@
+"""Qwen2-VL through the released classes of transformers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from vidcap.models.adapter import ReleasedVideoModel
+from vidcap.models.checkpoint import Checkpoint
+from vidcap.models.patch_embed import LinearPatchEmbed
+from vidcap.models.protocol import VideoInputs
+
+_VIDEO_TOKEN_TYPE = 2
+
+
+class Qwen2VL(ReleasedVideoModel):
+    """Satisfies :class:`vidcap.models.protocol.VideoModel`."""
+
+    tensor_names: ClassVar[tuple[str, ...]] = ("pixel_values_videos", "video_grid_thw")
+
+    def __init__(self, checkpoint: Checkpoint, model: Any):
+        """See :class:`ReleasedVideoModel`; the patch embedding becomes a matrix product."""
+        model.model.visual.patch_embed = LinearPatchEmbed(model.model.visual.patch_embed)
+        super().__init__(checkpoint, model)
+
+    def arguments(self, ids: Tensor, inputs: VideoInputs) -> dict[str, Any]:
+        """See :meth:`ReleasedVideoModel.arguments`.
+
+        Without the token types some releases count positions in one dimension, silently.
+        """
+        types = (ids == self._video_id).int() * _VIDEO_TOKEN_TYPE
+        return {**super().arguments(ids, inputs), "mm_token_type_ids": types}
