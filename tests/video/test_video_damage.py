@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -193,3 +195,27 @@ def test_mutated_headers_never_crash(make_clip: ClipMaker, name: str) -> None:
         damaged[places] = rng.integers(0, 256, len(places))
         path.write_bytes(damaged.tobytes())
         load(path, VideoSettings(fps=4, max_frames=16))
+
+
+def test_ffmpegs_log_is_silent_until_it_is_asked_for(make_clip: ClipMaker) -> None:
+    path = clip_in(make_clip, "a.mp4")
+    path.write_bytes(path.read_bytes()[:-400])
+    script = (
+        "import sys, numpy as np\n"
+        "from vidcap.settings import VideoSettings\n"
+        "from vidcap.video import load_frames, show_decoder_log\n"
+        "if sys.argv[2:]: show_decoder_log()\n"
+        "try: load_frames(sys.argv[1], VideoSettings(), lambda n, h, w: (h, w))\n"
+        "except Exception: pass\n"
+    )
+    silent, verbose = (
+        subprocess.run(
+            [sys.executable, "-c", script, str(path), *more],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            check=True,
+        )
+        for more in ([], ["-v"])
+    )
+    assert silent.stderr == b""
+    assert verbose.stderr != b""

@@ -43,9 +43,13 @@ def hush_libraries(console: Console) -> None:
     """Keeps the libraries' own chatter and progress off stderr unless it was asked for.
 
     They read these variables when they are imported, so this comes first; what the user has set
-    stays.
+    stays. FFmpeg is silent by itself and has to be told to speak.
     """
-    if not console.verbose:
+    if console.verbose:
+        from vidcap.video import show_decoder_log
+
+        show_decoder_log()
+    else:
         os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
         warnings.simplefilter("ignore")
     if not console.moving:

@@ -7,6 +7,7 @@ from vidcap.video.info import DecodingInterruptedError, Frames, FrameSize, Video
 from vidcap.video.probe import check_video, probe
 from vidcap.video.render import appearance_warnings
 from vidcap.video.sampling import SamplingPlan, plan_sampling
+from vidcap.video.source import show_decoder_log
 from vidcap.video.windows import Window, load_windows, plan_windows
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "plan_sampling",
     "plan_windows",
     "probe",
+    "show_decoder_log",
 ]

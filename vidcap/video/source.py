@@ -1,6 +1,6 @@
 """Opening a file and choosing its video stream; FFmpeg's errors become one-line explanations.
 
-FFmpeg's own log goes nowhere, which is PyAV's default; ``av.logging.set_level`` turns it on.
+FFmpeg's own log goes nowhere, which is PyAV's default, until :func:`show_decoder_log` is called.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import av
 import av.error
+import av.logging
 from av.container import InputContainer
 from av.stream import Disposition
 from av.video.stream import VideoStream
@@ -153,3 +154,13 @@ def _os_reason(error: OSError) -> str:
 def _ffmpeg_reason(error: Exception) -> str:
     reason = getattr(error, "strerror", None) or type(error).__name__
     return str(reason)[:1].lower() + str(reason)[1:]
+
+
+def show_decoder_log() -> None:
+    """Let FFmpeg write its warnings to standard error, past Python.
+
+    Through Python's logging, decoding threads could wait for each other; FFmpeg's own printing
+    takes no lock of ours.
+    """
+    av.logging.restore_default_callback()
+    av.logging.set_level(av.logging.WARNING)
