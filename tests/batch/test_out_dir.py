@@ -169,3 +169,18 @@ def test_names_of_any_bytes_are_mirrored(tmp_path):
     assert write(sink(out), path) is True
     assert write(sink(out), path) is False
     assert b"caf\xe9.mp4.json" in os.listdir(os.fsencode(out))
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl"])
+@pytest.mark.parametrize("letter", ["a", "猫", "\udce9"])
+def test_names_as_long_as_a_file_system_holds_end_no_run(tmp_path, form, letter):
+    stem = letter * (250 // len(os.fsencode(letter)))
+    paths = [tmp_path / f"{stem[:-1]}{last}.mp4" for last in "12"]
+    for path in paths:
+        path.touch()
+    out = tmp_path / "out"
+    assert [write(sink(out, form), path) for path in paths] == [True, True]
+    assert [write(sink(out, form), path) for path in paths] == [False, False]
+    names = [path.name for path in out.iterdir() if path.name != JOURNAL]
+    assert len(names) == 2
+    assert all(".mp4." in name and len(os.fsencode(name)) <= 249 for name in names)

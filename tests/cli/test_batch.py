@@ -118,6 +118,14 @@ def test_a_list_names_files_and_folders(cli, tree, tmp_path):
     assert result.exit_code == 1
 
 
+def test_json_of_an_empty_list_or_folder_is_an_empty_list(cli, tmp_path):
+    (tmp_path / "list.txt").touch()
+    listed = cli("describe", "--format", "json", "--files-from", tmp_path / "list.txt")
+    assert (listed.exit_code, json.loads(listed.stdout)) == (0, [])
+    folder = cli("describe", "--format", "json", tmp_path)
+    assert (folder.exit_code, json.loads(folder.stdout)) == (1, [])
+
+
 def test_a_list_with_zero_bytes_is_told_apart(cli, tree, tmp_path):
     listing = tmp_path / "list.txt"
     listing.write_bytes(f"{tree}/b.mp4\0{tree}/a/clip.mp4\0".encode())
@@ -142,6 +150,8 @@ def test_ask_takes_a_list_in_place_of_its_input(cli, tree, tmp_path):
         (["describe", "-", "-"], "'-' can be given once only"),
         (["describe", "a.mp4", "--files-from", "x"], "--files-from takes the place of INPUT"),
         (["describe", "--files-from", "/none/x"], "--files-from /none/x: No such file"),
+        (["describe", "--files-from", "/"], "--files-from / is a folder"),
+        (["ask", "--files-from", "-", "-", "1?"], "'-' and --files-from - both read standard"),
         (["describe", "--format", "srt", "a", "b"], "srt of several videos needs --out-dir"),
         (["describe", "--format", "vtt", "/"], "vtt of several videos needs --out-dir"),
         (["describe", "--format", "srt", "--files-from", "-"], "srt of several videos needs"),

@@ -84,7 +84,7 @@ def test_another_file_is_named_by_option_or_variable(cli, clip, config, tmp_path
         ("debug = true", "unknown key 'debug'", ""),
         (
             'fps = "many"',
-            "fps: Input should be a valid number",
+            "fps: not a number",
             "a key for some commands only",
         ),
         ('[describe]\ndtype = "int3"', "dtype: 'int3' is not one of 'auto', 'float32'", ""),

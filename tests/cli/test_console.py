@@ -32,6 +32,11 @@ def test_an_error_is_one_line_whatever_it_says(capsys):
     )
 
 
+def test_an_empty_path_can_be_seen(capsys):
+    Console().error(InputError("no such file"), "")
+    assert capsys.readouterr().err == "vidcap: error: '': no such file\n"
+
+
 def test_a_warning_is_said_once_for_each_input(capsys):
     console = Console()
     for path in ("a", "a", "b"):

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
 
-from tests.cli.fakes import WORDS
+from tests.cli.fakes import WORDS, FakeCaptioner
 from vidcap.errors import ModelError
 from vidcap.output.record import record_schema
 from vidcap.settings import DEFAULT_DESCRIBE_PROMPT
@@ -75,9 +76,9 @@ def test_a_missing_file_is_told_before_anything_is_loaded(cli, tmp_path):
 
 def test_a_folder_without_videos_is_an_error(cli, tmp_path):
     (tmp_path / "notes.txt").touch()
-    for form in ("text", "json", "jsonl"):
+    for form, printed in (("text", ""), ("json", "[]\n"), ("jsonl", "")):
         result = cli("describe", "--format", form, tmp_path)
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (1, printed)
         assert result.stderr == f"vidcap: error: {tmp_path}: the folder holds no video\n"
     assert cli.calls == []
 
@@ -150,6 +151,14 @@ def test_verbose_tells_the_frames_that_were_seen_and_adds_a_line_of_figures(cli,
         f"vidcap: info: {path}: 14 tokens, 1.00 s, 26.0 tokens/s, 3.25 tokens per target call, "
         "ended by stop\n"
     ) in cli("describe", "-v", path).stderr
+
+
+def test_one_frame_is_no_frames(cli, clip, monkeypatch):
+    def finish(self, record):
+        return replace(record, video=replace(record.video, frames_used=1, frame_times_s=(0.0,)))
+
+    monkeypatch.setattr(FakeCaptioner, "finish", finish)
+    assert ": 1 frame at 0.00 s, read up" in cli("describe", "-v", clip("a.mp4")).stderr
 
 
 def test_json_is_one_object_for_one_file_and_a_list_for_more(cli, clip):

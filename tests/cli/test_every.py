@@ -9,9 +9,9 @@ import pytest
 import srt
 import webvtt
 
-from tests.cli.fakes import WORDS, FakeCaptioner
+from tests.cli.fakes import WORDS, FakeCaptioner, FakeSession
 from vidcap.cli.values import parse_duration
-from vidcap.errors import UsageError
+from vidcap.errors import MemoryShortError, UsageError
 from vidcap.output.record import record_schema
 
 TEXT = "".join(WORDS)
@@ -109,6 +109,22 @@ def test_a_window_too_large_for_memory_is_halved_by_itself(cli, clip):
     assert len(record["segments"]) == 3
     assert record["warnings"] == ["out of memory with 4 frames, done with 2"]
     assert [call[1] for call in cli.calls if call[0] == "short"] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("said", ["", "A red"])
+def test_the_times_stand_once_before_a_window_that_is_tried_again(cli, clip, monkeypatch, said):
+    original, short = FakeSession.answer, [said]
+
+    def answer(self, prompt, **how):
+        if short:
+            how["on_text"](short.pop())
+            raise MemoryShortError("out of memory")
+        return original(self, prompt, **how)
+
+    monkeypatch.setattr(FakeSession, "answer", answer)
+    lines = cli("describe", "--every", "20s", clip("a.mp4")).stdout.splitlines()
+    times = "[00:00:00 - 00:00:20]"
+    assert lines[:-2] == [f"{times} {words}" for words in (said, TEXT) if words]
 
 
 def test_a_video_that_ends_too_soon_keeps_its_windows(cli, clip):

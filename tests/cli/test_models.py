@@ -208,3 +208,9 @@ def test_bare_models_prints_its_help(cli):
     result = cli("models")
     assert result.exit_code == 0
     assert "pull" in result.stdout
+
+
+def test_show_of_what_is_nothing_names_pairs_and_methods(cli):
+    hint = cli("models", "show", "eagel").stderr.splitlines()[1]
+    assert hint.startswith("hint: presets: demo, ")
+    assert hint.endswith(f"; methods: {', '.join(METHODS)}")

@@ -101,11 +101,8 @@ def test_a_json_list_is_valid_after_any_number_of_records(records):
     for number in range(records):
         writer.end(fake_record(f"{number}.mp4"))
     writer.close()
-    if records:
-        paths = [record["path"] for record in json.loads(stream.getvalue())]
-        assert paths == [f"{number}.mp4" for number in range(records)]
-    else:
-        assert stream.getvalue() == ""
+    paths = [record["path"] for record in json.loads(stream.getvalue())]
+    assert paths == [f"{number}.mp4" for number in range(records)]
 
 
 def test_json_is_ascii_on_streams_that_are_not_unicode():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from vidcap.batch.jobs import Job
@@ -199,19 +200,53 @@ class _WindowAnswers:
         def collect(frames: Frames, window: Window) -> None:
             for records in self.records:
                 del records[done:]
-            with work.open(frames, window) as session:
-                if speak is not None:
-                    speak(window_heading(window.start_s, window.end_s) + " ")
+            heading = window_heading(window.start_s, window.end_s)
+            line = None if speak is None else _Line(speak, heading)
+            with work.open(frames, window) as session, line or nullcontext():
                 for request, records in zip(work.requests, self.records, strict=True):
                     record = session.answer(
                         request.prompt,
                         kind=request.kind,
                         question=request.question,
-                        on_text=speak,
+                        on_text=line,
                         should_stop=work.signal.should_stop,
                     )
                     records.append(record)
-                if speak is not None:
-                    speak("\n")
 
         return collect
+
+
+class _Line:
+    """The words of a window, on a line behind its times.
+
+    The times are written with the first word, so that a window that is tried once more because
+    memory ended before it stands there once.
+    """
+
+    def __init__(self, speak: Callable[[str], None], heading: str):
+        self._speak = speak
+        self._heading = heading
+
+    def __call__(self, text: str) -> None:
+        if text:
+            self._begin()
+            self._speak(text)
+
+    def __enter__(self) -> _Line:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._begin()
+        if not self._heading:
+            self._speak("\n")
+
+    def _begin(self) -> None:
+        if self._heading:
+            self._speak(f"{self._heading} ")
+            self._heading = ""

@@ -8,6 +8,7 @@ and nothing is left beside it.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -26,6 +27,10 @@ from vidcap.output.writer import make_writer
 JOURNAL = ".vidcap.jsonl"
 
 _SUFFIXES = {"text": "txt"}
+#: Bytes of a name that file systems hold, less those that the file beside it has more.
+_MOST_BYTES = 255 - len("..part")
+#: The longest ending of a name that is taken for the video's suffix, in bytes.
+_SUFFIX_BYTES = 16
 #: Only these can say why a video failed.
 _WITH_ERRORS = frozenset({"json", "jsonl"})
 
@@ -150,11 +155,13 @@ class FolderSink:
     def _names(self, job: Job) -> Iterator[str]:
         """Its own name below the folder, then with more and more of the folders above it."""
         suffix = _SUFFIXES.get(self._form, self._form)
-        stem = "stdin" if job.path == STDIN else job.name
+        # Room for the largest number, too.
+        room = _MOST_BYTES - len(f".9999.{suffix}")
+        stem = "stdin" if job.path == STDIN else _shortened(job.name, room)
         yield f"{stem}.{suffix}"
         above = Path(_place(job)).parts[1:]
         for count in range(2, len(above) + 1):
-            yield f"{os.path.join(*above[-count:])}.{suffix}"
+            yield f"{_shortened(os.path.join(*above[-count:]), room)}.{suffix}"
         for number in range(2, 10_000):
             yield f"{stem}.{number}.{suffix}"
 
@@ -166,6 +173,20 @@ class FolderSink:
 def _place(job: Job) -> str:
     """The video by its absolute path."""
     return STDIN if job.path == STDIN else os.path.abspath(job.file)
+
+
+def _shortened(place: str, most: int) -> str:
+    """A place whose name has at most so many bytes; what is cut off is told apart by a hash."""
+    folder, name = os.path.split(place)
+    raw = os.fsencode(name)
+    if len(raw) <= most:
+        return place
+    suffix = os.path.splitext(raw)[1]
+    ending = f"~{hashlib.sha256(raw).hexdigest()[:12]}".encode()
+    ending += suffix if len(suffix) <= _SUFFIX_BYTES else b""
+    # A character that the cut goes through is left out.
+    begin = raw[: most - len(ending)].decode("utf-8", "ignore")
+    return os.path.join(folder, begin + os.fsdecode(ending))
 
 
 def _is_torn(path: Path) -> bool:

@@ -62,7 +62,6 @@ class StreamSink:
     keeps = False
 
     def __init__(self, writer: Writer):
-        self._writer = writer
         self.begin = writer.begin
         self.piece = writer.piece
         self.end = writer.end

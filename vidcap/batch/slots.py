@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vidcap.errors import ModelError
 from vidcap.models.machine import find_device
-from vidcap.models.memory import dtype_name, nominal_need
+from vidcap.models.memory import form_of, nominal_need
 from vidcap.models.pair import choose_pair, model_facts, models_of
 from vidcap.settings import ModelSettings
 
@@ -70,7 +70,7 @@ def worker_need(model: ModelSettings, *, needs_draft: bool) -> int:
     return nominal_need(
         model_facts(target, model.revision),
         model_facts(draft, model.revision) if draft else None,
-        dtype_name(model.dtype, find_device("cpu")),
+        form_of(model, find_device("cpu")),
     )
 
 

@@ -49,6 +49,10 @@ def _open_list(name: str) -> int:
     """Not to be closed: the thread that reads it may be at it until the program ends."""
     if name == STDIN:
         return 0
+    if os.path.isdir(name):
+        raise UsageError(
+            f"--files-from {name} is a folder", hint="folders are INPUTs by themselves"
+        )
     try:
         return os.open(name, os.O_RDONLY)
     except OSError as error:

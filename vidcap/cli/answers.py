@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from vidcap.batch.spread import SpreadBatch
     from vidcap.captioner import Captioner
 
-__all__ = ["Request", "answer_all", "answer_one", "check_input", "make_console"]
+__all__ = ["STDIN", "Request", "answer_all", "answer_one", "check_input", "make_console"]
 
-_STDIN = "-"
+STDIN = "-"
 
 
 def answer_all(inputs: Sequence[str], requests: Sequence[Request], options: AnswerOptions) -> int:
@@ -129,12 +129,12 @@ class _Plan:
         if self.files_from is None and not self.inputs:
             raise UsageError("missing argument 'INPUT'", hint="see vidcap describe --help")
         if self.files_from is not None and self.inputs:
-            if _STDIN in self.inputs and self.files_from == _STDIN:
+            if STDIN in self.inputs and self.files_from == STDIN:
                 raise UsageError("'-' and --files-from - both read standard input")
             raise UsageError("--files-from takes the place of INPUT, give one of them")
-        if self.inputs.count(_STDIN) > 1:
+        if self.inputs.count(STDIN) > 1:
             raise UsageError("'-' can be given once only, it reads standard input")
-        if _STDIN in self.inputs and sys.stdin is not None and sys.stdin.isatty():
+        if STDIN in self.inputs and sys.stdin is not None and sys.stdin.isatty():
             raise UsageError(
                 "standard input is a terminal",
                 hint="pipe a video into it: yt-dlp -o - URL | vidcap describe -",
@@ -243,9 +243,9 @@ def _make_batch(
 
 def _tell_waiting(plan: _Plan, console: Console) -> None:
     """Says what the user might wait for without knowing."""
-    if _STDIN in plan.inputs:
+    if STDIN in plan.inputs:
         console.busy("reading standard input")
-    if plan.files_from == _STDIN and sys.stdin is not None and sys.stdin.isatty():
+    if plan.files_from == STDIN and sys.stdin is not None and sys.stdin.isatty():
         console.notice("type paths, one a line; Ctrl-D ends")
 
 

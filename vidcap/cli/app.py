@@ -26,6 +26,7 @@ from vidcap.cli.doctor import doctor
 from vidcap.cli.plan import plan
 from vidcap.cli.signals import EXIT_CLOSED_PIPE, EXIT_INTERRUPTED
 from vidcap.cli.spreading import with_ray_address
+from vidcap.cli.values import plain_words
 from vidcap.errors import UsageError
 from vidcap.output.streams import (
     OutputClosed,
@@ -157,7 +158,7 @@ def _ending(run: Callable[[], Any], *, debug: bool) -> int:
 
 def _usage_error(error: typer.TyperException) -> UsageError:
     """The parser's complaint in our form: one line, and where to look."""
-    words = error.format_message().rstrip(".").replace("Value error, ", "")
+    words = plain_words(error.format_message())
     words = re.sub(r" \(env var: '(\w+)'\)", _name_variable, words)
     words, _, possible = words.partition(" (Possible options: ")
     context = getattr(error, "ctx", None)
@@ -173,4 +174,5 @@ def _name_variable(match: re.Match[str]) -> str:
 
 def _wants_debug(words: Sequence[str]) -> bool:
     options = words[: words.index("--")] if "--" in words else words
-    return "--debug" in options or os.environ.get("VIDCAP_DEBUG", "0").lower() in ("1", "true")
+    variable = os.environ.get("VIDCAP_DEBUG", "0").lower()
+    return "--debug" in options or variable in ("1", "true", "t", "yes", "y", "on")

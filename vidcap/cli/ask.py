@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from vidcap.cli.answer_options import AnswerOptions
-from vidcap.cli.answers import Request, answer_all
+from vidcap.cli.answers import STDIN, Request, answer_all
 from vidcap.errors import UsageError
 
 
@@ -33,6 +33,8 @@ def ask(
     inputs, words = [path], questions or []
     if options.batch.files_from is not None:
         inputs, words = [], [path, *words]
+        if options.batch.files_from == path == STDIN:
+            raise UsageError("'-' and --files-from - both read standard input")
     if not words:
         raise UsageError("missing argument 'QUESTION'", hint="see vidcap ask --help")
     if not all(question.strip() for question in words):

@@ -20,6 +20,7 @@ import typer
 
 from vidcap.cli.binding import option
 from vidcap.cli.options import PartOptions
+from vidcap.cli.values import plain_words
 from vidcap.errors import UsageError
 
 _NOT_IN_A_FILE = frozenset({"help", "config", "debug"})
@@ -165,8 +166,7 @@ def _values(context: typer.Context, path: Path, content: dict[str, Any]) -> dict
             item.process_value(context, value)
         except typer.TyperException as error:
             hint = None if key in section else "a key for some commands only stands in their tables"
-            words = error.message.rstrip(".").replace("Value error, ", "")
-            raise UsageError(f"{path}: {key}: {words}", hint=hint) from error
+            raise UsageError(f"{path}: {key}: {plain_words(error.message)}", hint=hint) from error
         values[item.name] = value
     return values
 

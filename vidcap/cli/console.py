@@ -118,7 +118,7 @@ class Console:
             self._say(level, message, path)
 
     def _say(self, level: str, message: str, path: str | None) -> None:
-        where = f"{one_line(path)}: " if path is not None else ""
+        where = f"{one_line(path) or repr(path)}: " if path is not None else ""
         self._print(f"vidcap: {level}: {where}{_flat(message)}")
 
     def _print(self, line: str) -> None:

@@ -101,7 +101,8 @@ def _frames_seen(video: VideoPart) -> str:
     times = ", ".join(f"{time_s:.2f}" for time_s in video.frame_times_s)
     read = "" if video.decoded_s is None else f", read up to {video.decoded_s:.1f} s"
     length = "" if video.duration_s is None else f" of {video.duration_s:.1f} s"
-    return f"{video.frames_used} frames at {times} s{read}{length}"
+    frames = "frame" if video.frames_used == 1 else "frames"
+    return f"{video.frames_used} {frames} at {times} s{read}{length}"
 
 
 def _summary(record: Record) -> str:

@@ -5,9 +5,13 @@ from __future__ import annotations
 #: What a run can end with.
 EXIT_CODES = (
     ("0", "All done; inputs that were skipped because they are done already count as done."),
-    ("1", "At least one input failed; the others are done."),
+    ("1", "At least one input failed, or a folder holds no video; the others are done."),
     ("2", "Wrong usage."),
-    ("3", "Nothing can run: a model is missing, a pair does not match, a package is broken."),
+    (
+        "3",
+        "Nothing can run: a model is missing, a pair does not match, a package is broken, memory "
+        "does not hold a single frame.",
+    ),
     ("130", "Interrupted by Ctrl-C; what is done is kept."),
     ("141", "The reader of a pipe left."),
 )

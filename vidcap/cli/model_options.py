@@ -42,6 +42,7 @@ class PairOptions:
             autocompletion=complete_pair,
             help="Target and draft: a preset (see vidcap models list), or hub ids or local folders "
             "joined by '+'.",
+            show_default="the largest cached preset that fits the machine; plan: cached or not",
         ),
     ] = _MODEL.pair
     target: Annotated[
@@ -104,7 +105,13 @@ class ComputeOptions:
     ] = _MODEL.positions
     threads: Annotated[
         int | None,
-        _model("--threads", min=1, metavar="N", help="CPU threads, all together."),
+        _model(
+            "--threads",
+            min=1,
+            metavar="N",
+            help="CPU threads, all together.",
+            show_default="as many as there are cores to use",
+        ),
     ] = _MODEL.threads
 
 

@@ -115,7 +115,12 @@ def show(
         return 0
     from vidcap.models.catalogue import model_details
 
-    details = [model_details(_state(model, hub)) for model in _models_named(name)]
+    try:
+        names = _models_named(name)
+    except UsageError as error:
+        hint = f"{error.hint}; methods: {', '.join(METHODS)}" if error.hint else None
+        raise UsageError(error.message, hint=hint) from error
+    details = [model_details(_state(model, hub)) for model in names]
     if len(details) == 1:
         print_facts(format.format, details[0], _detail_lines(details[0]))
     else:

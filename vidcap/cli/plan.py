@@ -173,7 +173,8 @@ def _plan_lines(plan: VideoPlan, planner: Planner) -> list[str]:
         rows.append(("draft", _memory_words(memory.draft)))
     verdict = "fits" if plan.fits else "does not fit"
     rows += [
-        ("allowance", size_words(memory.allowance)),
+        ("working", f"{size_words(memory.working)} frames and activations, at the fullest moment"),
+        ("process", size_words(memory.process)),
         ("memory", f"about {size_words(memory.total)} in all: {verdict}"),
     ]
     return columns(rows)
@@ -189,7 +190,11 @@ def _window_rows(windows: Sequence[Sequence[float]]) -> list[tuple[str, str]]:
 
 
 def _memory_words(memory: ModelMemory) -> str:
-    return f"{size_words(memory.weights)} weights, {size_words(memory.keys_values)} keys and values"
+    copies = f"{size_words(memory.copies)} packed copies, " if memory.copies else ""
+    return (
+        f"{size_words(memory.weights)} weights, {copies}"
+        f"{size_words(memory.keys_values)} keys and values"
+    )
 
 
 def _times(times: Sequence[float]) -> str:

@@ -45,8 +45,11 @@ class PartOptions:
             "--draft-tokens",
             metavar="N",
             help="Length of the drafted chain.",
-            show_default=f"sd: {METHODS['sd'].draft_tokens}, lookup: "
-            f"{METHODS['lookup'].draft_tokens}",
+            show_default=", ".join(
+                f"{name} {item.draft_tokens}"
+                for name, item in METHODS.items()
+                if "draft_tokens" in item.parts()
+            ),
         ),
     ] = None
     tree: Annotated[
@@ -107,13 +110,26 @@ class PartOptions:
     ] = None
 
     def given(self) -> dict[str, Any]:
-        """What was set by its own option, by the names of the settings."""
+        """What was set by its own option, by the names of the settings.
+
+        Raises:
+            UsageError: where two of them contradict each other.
+        """
+        self._check_looseness()
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         del values["set"]
         values["viskip"] = VISKIP_THRESHOLD if self.viskip else None
         if self.verify is None and (self.loose_rule or self.loose_fraction is not None):
             values["verify"] = "loose"
         return {name: value for name, value in values.items() if value is not None}
+
+    def _check_looseness(self) -> None:
+        loose = {"--loose-rule": self.loose_rule, "--loose-fraction": self.loose_fraction}
+        given = [name for name, value in loose.items() if value is not None]
+        if self.verify == "strict" and given:
+            raise UsageError(f"--verify strict and {given[0]} contradict each other")
+        if self.loose_rule == "fly" and self.loose_fraction is not None:
+            raise UsageError("--loose-rule fly has no --loose-fraction")
 
     def overrides(self) -> dict[str, Any]:
         """Everything that was set, ``--set`` included.
@@ -122,6 +138,8 @@ class PartOptions:
             UsageError: for an unknown key, a value that makes no sense, a part set twice.
         """
         given, named = self.given(), parse_fixed(self.set or [])
+        if self.viskip is False and "viskip" in named:
+            raise UsageError("--no-viskip and --set viskip contradict each other")
         for key, text in named.items():
             if field_name(key) in given:
                 raise UsageError(f"'{key}' is given twice")
@@ -155,7 +173,14 @@ class SpeculationOptions:
             UsageError: for an unknown method, or parts that contradict each other.
         """
         name = self.method or (DEFAULT_METHOD if use_draft else "plain")
-        settings = method_settings(name, **self.parts.overrides())
+        overrides = self.parts.overrides()
+        try:
+            settings = method_settings(name, **overrides)
+        except UsageError as error:
+            if self.method or not overrides or error.hint:
+                raise
+            hint = f"--method names another method than {name}, `vidcap models list` lists them"
+            raise UsageError(error.message, hint=hint) from error
         if settings.needs_draft and not use_draft:
             raise UsageError(f"--method {name} needs a draft, --no-draft takes it away")
         return settings

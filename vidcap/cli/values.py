@@ -12,6 +12,24 @@ _UNITS = re.compile(r"(?=.)(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 _SECONDS = re.compile(r"-?(\d+(\.\d*)?|\.\d+)")
 
 
+#: What the parser says of a value, and how vidcap says it.
+_PARSER_WORDS = (
+    (re.compile(r"Input should be a valid integer\b.*"), "not a whole number"),
+    (re.compile(r"Input should be a valid number\b.*"), "not a number"),
+    (re.compile(r"Input should be a valid boolean\b.*"), "neither yes nor no"),
+    (re.compile(r"Input should be greater than or equal to "), "must be at least "),
+    (re.compile(r"Input should be less than or equal to "), "must be at most "),
+)
+
+
+def plain_words(message: str) -> str:
+    """The parser's complaint about a value in words for people."""
+    message = message.rstrip(".").replace("Value error, ", "")
+    for pattern, words in _PARSER_WORDS:
+        message = pattern.sub(words, message)
+    return message
+
+
 def parse_time(text: str, what: str) -> float:
     """Seconds from ``90``, ``90.5``, ``1:30`` or ``00:01:30.5``.
 

@@ -52,9 +52,9 @@ class JsonWriter:
         self._count += 1
 
     def close(self) -> None:
-        """Ends the list. Where no answer came, nothing is printed."""
-        if self._as_list and self._count:
-            self._stream.write("\n]\n")
+        """Ends the list, which is empty where no answer came."""
+        if self._as_list:
+            self._stream.write("\n]\n" if self._count else "[]\n")
             self._stream.flush()
 
 
