@@ -157,16 +157,20 @@ def test_without_a_name_the_largest_preset_that_fits_is_planned(
         monkeypatch.setattr(pair, "find_device", lambda name: device)
         monkeypatch.setattr("vidcap.plan.find_device", lambda name: device)
 
-    def planned() -> tuple[str, bool]:
+    def planned() -> tuple[str, bool, str | None]:
         planner = Planner(
             ModelSettings(), VideoSettings(), method_settings("sd"), prompt="", max_tokens=9
         )
-        return planner.pair.name, planner.plan(clip).fits
+        return planner.pair.name, planner.plan(clip).fits, planner.notice
 
     machine(150_000_000_000)
-    assert planned() == ("qwen2.5-vl-32b", True)
+    assert planned() == ("qwen2.5-vl-32b", True, None)
+    # A pair that nobody is advised to fetch is larger than the largest 7B.
+    machine(40_000_000_000)
+    assert planned() == ("qwen3-vl-8b", True, None)
     machine(8_000_000_000)
-    assert planned() == ("qwen2.5-vl-7b", False)
+    words = "no preset fits this machine, not even llava-onevision-7b, which this plan is for"
+    assert planned() == ("llava-onevision-7b", False, words)
 
 
 def test_each_device_must_hold_its_own(monkeypatch: pytest.MonkeyPatch, clip: Path) -> None:
@@ -195,9 +199,9 @@ def test_the_data_is_complete(tiny_target: Path, tiny_draft: Path, clip: Path) -
     planner = make_planner(f"{tiny_target}+{tiny_draft}", VideoSettings())
     data = planner_data(planner) | plan_data(planner.plan(clip))
     assert data["device"]["name"] == "cpu"
-    assert data["memory"]["total_bytes"] == (
-        data["memory"]["allowance_bytes"]
-        + sum(data["memory"]["target"].values())
-        + sum(data["memory"]["draft"].values())
-    )
+    memory = data["memory"]
+    models = [*memory["target"].values(), *memory["draft"].values()]
+    parts = [*models, memory["working_bytes"], memory["process_bytes"]]
+    assert memory["total_bytes"] == sum(parts)
+    assert all(part > 0 for part in parts)
     assert data["frames"]["count"] == len(data["frames"]["times_s"])

@@ -57,16 +57,16 @@ def test_without_a_frame_rate_in_the_header_only_the_exact_grid_counts() -> None
 @dataclass
 class Preparing:
     preprocessing: str
-    asked: list[float] = field(default_factory=list)
+    asked: list[tuple[float, float]] = field(default_factory=list)
 
-    def prepare(self, rgb: np.ndarray, fps: float) -> tuple[str, int]:
-        self.asked.append(fps)
+    def prepare(self, rgb: np.ndarray, fps: float, start_s: float) -> tuple[str, int]:
+        self.asked.append((fps, start_s))
         return self.preprocessing, len(rgb)
 
 
 def test_models_that_want_the_same_share_their_inputs() -> None:
     target, twin, other = Preparing("a"), Preparing("a"), Preparing("b")
-    inputs = preprocess([target, twin, other], make_frames([0.0, 3.0, 6.0]), 2.0)
+    inputs = preprocess([target, twin, other], make_frames([1.0, 4.0, 7.0]), 2.0)
     assert inputs == [("a", 3), ("a", 3), ("b", 3)]
     assert inputs[0] is inputs[1]
-    assert (target.asked, twin.asked, other.asked) == ([1 / 3], [], [1 / 3])
+    assert (target.asked, twin.asked, other.asked) == ([(1 / 3, 1.0)], [], [(1 / 3, 1.0)])

@@ -31,6 +31,7 @@ PLAIN, TREE = method_settings("plain"), method_settings("sd-tree")
     ("part", "value"),
     [
         ("model", ModelSettings(threads=3, device="cpu")),
+        ("model", ModelSettings(attention="sdpa")),
         ("speculation", PLAIN),
         ("speculation", TREE),
     ],

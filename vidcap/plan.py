@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vidcap.models.facts import ModelFacts
 from vidcap.models.machine import Device, find_device
-from vidcap.models.memory import PROCESS_BYTES, Load, PairMemory, dtype_name, fits, pair_memory
+from vidcap.models.memory import Load, ModelMemory, PairMemory, fits, form_of, pair_memory
 from vidcap.models.pair import (
     BUILTIN,
     PairPreset,
     choose_pair,
+    largest_pair,
     model_facts,
     models_of,
-    smallest_pair,
-    suggested_pair,
 )
 from vidcap.settings import ModelSettings, SpeculationSettings, VideoSettings
 from vidcap.video import SamplingPlan, VideoInfo, appearance_warnings, plan_windows, probe
@@ -63,6 +62,7 @@ class Planner:
 
     Attributes:
         pair: the pair that is planned for.
+        notice: what the user should know about the choice of it, None for nothing.
         target, draft: names of its models, draft None where none is used.
         device, draft_device: where they would run.
         dtype: number format they would run in.
@@ -87,13 +87,14 @@ class Planner:
         self._speculation = speculation
         self._max_tokens = max_tokens
         self._words = _TEMPLATE_TOKENS + math.ceil(len(prompt.encode()) / _BYTES_PER_TOKEN)
-        self.pair = _planned_pair(model, needs_draft=speculation.needs_draft)
+        self.pair, self.notice = _planned_pair(model, needs_draft=speculation.needs_draft)
         target, draft = models_of(self.pair, model, needs_draft=speculation.needs_draft)
         self.target = target.removeprefix(BUILTIN)
         self.draft = draft.removeprefix(BUILTIN) if draft else None
         self.device = find_device(model.device)
         self.draft_device = find_device(model.draft_device) if model.draft_device else self.device
-        self.dtype = dtype_name(model.dtype, self.device)
+        self._form = form_of(model, self.device)
+        self.dtype = self._form.dtype
         self._target = model_facts(target, model.revision)
         self._draft = model_facts(draft, model.revision) if draft else None
 
@@ -118,7 +119,7 @@ class Planner:
             self._target,
             self._draft,
             load,
-            self.dtype,
+            self._form,
             shares=self._speculation.draft == "self",
         )
         return VideoPlan(
@@ -130,16 +131,18 @@ class Planner:
             seen if self._speculation.speculates else visual,
             prompt,
             memory,
-            self._fits(memory),
+            self._fits(memory, load),
             (*samplings[0].warnings, *_notes(info), *self._context_warnings(prompt)),
         )
 
-    def _fits(self, memory: PairMemory) -> bool:
-        if memory.draft is None or self.device.name == self.draft_device.name:
+    def _fits(self, memory: PairMemory, load: Load) -> bool:
+        if self._draft is None or self.device.name == self.draft_device.name:
             return fits(memory.total, self.device)
-        return fits(memory.total - memory.draft.total, self.device) and fits(
-            memory.draft.total + PROCESS_BYTES, self.draft_device
-        )
+        target = pair_memory(self._target, None, load, self._form)
+        form = self._form.of_draft(self.draft_device)
+        own = replace(load, prompt_tokens=load.draft_prompt_tokens)
+        draft = pair_memory(self._draft, None, own, form)
+        return fits(target.total, self.device) and fits(draft.total, self.draft_device)
 
     def _context_warnings(self, prompt: int) -> list[str]:
         limits = [facts.context for facts in self._models() if facts.context is not None]
@@ -243,19 +246,32 @@ def _video_data(info: VideoInfo) -> dict[str, Any]:
 
 def _memory_data(plan: VideoPlan) -> dict[str, Any]:
     memory = plan.memory
-    models = {"target": memory.target, "draft": memory.draft}
     return {
-        **{
-            role: {"weights_bytes": model.weights, "kv_bytes": model.keys_values} if model else None
-            for role, model in models.items()
-        },
-        "allowance_bytes": memory.allowance,
+        "target": _model_data(memory.target),
+        "draft": _model_data(memory.draft) if memory.draft else None,
+        "working_bytes": memory.working,
+        "process_bytes": memory.process,
         "total_bytes": memory.total,
         "fits": plan.fits,
     }
 
 
-def _planned_pair(model: ModelSettings, *, needs_draft: bool) -> PairPreset:
-    """The pair that was named, else the largest preset that fits, else the smallest."""
-    pair = choose_pair(model) or suggested_pair(model, needs_draft=needs_draft)
-    return pair or smallest_pair()
+def _model_data(model: ModelMemory) -> dict[str, int]:
+    return {
+        "weights_bytes": model.weights,
+        "copies_bytes": model.copies,
+        "kv_bytes": model.keys_values,
+    }
+
+
+def _planned_pair(model: ModelSettings, *, needs_draft: bool) -> tuple[PairPreset, str | None]:
+    """The pair that was named, else the largest preset that fits, else the smallest.
+
+    With it goes what the user should know about the choice, None for nothing.
+    """
+    named = choose_pair(model)
+    if named is not None:
+        return named, None
+    pair, fitting = largest_pair(model, needs_draft=needs_draft)
+    words = f"no preset fits this machine, not even {pair.name}, which this plan is for"
+    return pair, None if fitting else words

@@ -35,9 +35,9 @@ def preprocess(models: Sequence[VideoModel], frames: Frames, asked_fps: float) -
         frames: at the size that the first model's geometry gave.
         asked_fps: frames per second that were asked for.
     """
-    fps = model_fps(frames, asked_fps)
-    inputs = [models[0].prepare(frames.rgb, fps)]
+    fps, start_s = model_fps(frames, asked_fps), float(frames.times_s[0])
+    inputs = [models[0].prepare(frames.rgb, fps, start_s)]
     for model in models[1:]:
         same = model.preprocessing == models[0].preprocessing
-        inputs.append(inputs[0] if same else model.prepare(frames.rgb, fps))
+        inputs.append(inputs[0] if same else model.prepare(frames.rgb, fps, start_s))
     return inputs

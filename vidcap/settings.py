@@ -15,6 +15,7 @@ DEFAULT_DESCRIBE_PROMPT = "Describe this video in detail."
 
 PositionPolicy = Literal["reference", "transformers"]
 QuantizeName = Literal["none", "int8", "int4"]
+AttentionName = Literal["auto", "sdpa", "flash"]
 TreeName = Literal["chain", "static", "dynamic", "entropy", "auto"]
 PruneName = Literal["attention", "uv", "uniform", "random"]
 LooseName = Literal["lvspec", "fly", "random"]
@@ -100,6 +101,8 @@ class ModelSettings:
         dtype: ``auto`` is bfloat16 on CUDA and on CPUs with native bf16, else float32.
         positions: see ``vidcap.engine.positions``.
         quantize, draft_quantize: whether the weights of target and draft are packed, and how.
+        attention: ``auto`` takes the flash kernel where it runs, ``sdpa`` does without it,
+            ``flash`` refuses to run where it does not.
     """
 
     pair: str | None = None
@@ -115,6 +118,7 @@ class ModelSettings:
     threads: int | None = None
     quantize: QuantizeName = "none"
     draft_quantize: QuantizeName = "none"
+    attention: AttentionName = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,9 @@ class Setup:
     def settings_hash(self, prompt: str) -> str:
         """Equal for runs whose settings and prompt give the same text.
 
-        Threads, devices and, while decoding is greedy, the method are left out: a strict method
-        changes the speed only. Loose methods change the text, and samples depend on the order in
-        which random numbers are used up: there it counts.
+        Threads, devices, attention kernels and, while decoding is greedy, the method are left out:
+        a strict method changes the speed only. Loose methods change the text, and samples depend on
+        the order in which random numbers are used up: there it counts.
         """
         relevant: dict[str, Any] = {
             "prompt": prompt,

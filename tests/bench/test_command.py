@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from vidcap.bench.metrics import ArmFigures
 from vidcap.cli.app import app
 from vidcap.demo.clips import write_dataset
-from vidcap.engine.verify.base import Accepted
+from vidcap.engine.round import Accepted
 
 FIGURES = {
     *("name", "settings", "clips", "exact_match", "facts_accuracy", "facts_relative"),

@@ -18,7 +18,7 @@ from vidcap.bench.rendered import render_dataset
 from vidcap.bench.results import ArmRun, RunStore
 from vidcap.bench.runner import Bench
 from vidcap.engine.attention import ATTENTION_NAME
-from vidcap.engine.verify.base import Accepted
+from vidcap.engine.round import Accepted
 from vidcap.errors import UsageError
 from vidcap.session import VideoSession
 from vidcap.settings import GenerationSettings, ModelSettings, VideoSettings, method_settings

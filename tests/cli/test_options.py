@@ -16,6 +16,7 @@ from vidcap.settings import (
     METHODS,
     GenerationSettings,
     ModelSettings,
+    AttentionName,
     PositionPolicy,
     VideoSettings,
     method_settings,
@@ -72,7 +73,7 @@ def test_every_option_reaches_its_setting(cli, clip):
         *("describe", "-m", "demo", "--target", "t", "--draft", "d", "--revision", "r"),
         *("--device", "cpu", "--draft-device", "cuda:1", "--dtype", "float32"),
         *("--positions", "transformers", "--offline", "--threads", "3"),
-        *("--quantize", "int8", "--draft-quantize", "int4"),
+        *("--quantize", "int8", "--draft-quantize", "int4", "--attn", "sdpa"),
         *("--fps", "1.5", "--max-frames", "9", "--max-pixels", "5000"),
         *("--start", "0:10", "--end", "00:01:00.5", "--max-tokens", "17"),
         *("--temperature", "0.5", "--top-p", "0.9", "--seed", "4"),
@@ -83,7 +84,7 @@ def test_every_option_reaches_its_setting(cli, clip):
     model, video, generation, speculation = cli.made[0].settings
     assert model == ModelSettings(
         *("demo", "t", "d", True, "r", "cpu", "cuda:1", "float32", "transformers", True, 3),
-        *("int8", "int4"),
+        *("int8", "int4", "sdpa"),
     )
     assert video == VideoSettings(1.5, 9, 5000, 10.0, 60.5)
     assert generation == GenerationSettings(17, temperature=0.5, top_p=0.9, seed=4)
@@ -211,6 +212,7 @@ def test_help_offers_the_choices_of_the_settings():
     options = {item.name: item for item in dict(_commands())["describe"].params}
     assert options["method"].metavar == "|".join(METHODS)
     assert tuple(options["positions"].type_descriptor.choices) == get_args(PositionPolicy)
+    assert tuple(options["attn"].type_descriptor.choices) == get_args(AttentionName)
     dtypes = get_args(get_type_hints(ModelSettings)["dtype"])
     assert tuple(options["dtype"].type_descriptor.choices) == dtypes
 

@@ -17,8 +17,7 @@ from vidcap.engine.attention import (
     merge,
     split_attention,
 )
-from vidcap.engine.kv import KVCache
-from vidcap.engine.model import KVSpec
+from vidcap.engine.kv import KVCache, KVSpec
 
 
 def draw(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -12,9 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.tiny import fresh_logits, random_frames
 from vidcap.engine.decoder import Decoder, TargetDecoder
-from vidcap.engine.kv import KVCache
+from vidcap.engine.kv import KVCache, KVSpec
 from vidcap.engine.logits import LogitsSettings, LogitsStack
-from vidcap.engine.model import KVSpec
 from vidcap.engine.tree import STATIC_TREE, TreeShape
 from vidcap.engine.verify import Accepted, StrictGreedy
 from vidcap.models.loading import load_model

@@ -17,15 +17,36 @@ from vidcap.models.facts import known_facts, pair_tables, read_facts
 from vidcap.models.loading import load_model
 from vidcap.models.machine import Device, find_device
 from vidcap.models.memory import (
-    PROCESS_BYTES,
+    LARGEST_PACKED_BYTES,
     TREE_ROWS,
+    Form,
     Load,
+    PairMemory,
     dtype_name,
     fits,
     pair_memory,
 )
 from vidcap.models.released import native_bf16
 from vidcap.models.released_configs import released_config
+from vidcap.models.tower import TowerFacts
+
+BF16 = Form("bfloat16")
+
+
+def check_tower(tower: TowerFacts, model: Any) -> None:
+    """The tower's widths are those of the released module's layers."""
+    root = model.model.visual if hasattr(model.model, "visual") else model.model.vision_tower
+    shapes = {name: weight.shape for name, weight in root.named_parameters() if ".0." in name}
+    inner = {
+        shape[0]
+        for name, shape in shapes.items()
+        if name.endswith(("fc1.weight", "up_proj.weight", "linear_fc1.weight"))
+        and "merger" not in name
+    }
+    assert inner == {tower.inner}
+    assert {shape[0] for name, shape in shapes.items() if "norm1.weight" in name} == {tower.width}
+    deep = getattr(model.config.vision_config, "deepstack_visual_indexes", ())
+    assert tower.deep_layers == len(deep)
 
 
 @pytest.mark.parametrize("name", pair_tables()["models"])
@@ -49,7 +70,11 @@ def test_known_sizes_are_those_of_the_released_architecture(name: str) -> None:
     keys = text.layers[0].self_attn.k_proj.weight.shape[0]
     assert facts.kv_heads * facts.head_dim == keys
     assert facts.vocabulary == text.embed_tokens.weight.shape[0]
-    memory = pair_memory(facts, None, Load(24_576, 0, 256), "bfloat16")
+    matrices = [weight for weight in text.layers.parameters() if weight.dim() > 1]
+    assert facts.layer_parameters == sum(weight.numel() for weight in matrices)
+    assert facts.head_parameters == model.lm_head.weight.numel()
+    check_tower(facts.tower, model)
+    memory = pair_memory(facts, None, Load(24_576, 0, 256), BF16)
     assert memory.target.weights == 2 * parameters
     per_row = 2 * 2 * len(text.layers) * keys
     assert memory.target.keys_values == (24_576 + 256 + TREE_ROWS) * per_row
@@ -123,35 +148,66 @@ def test_a_stop_token_without_a_name_is_a_number(tiny_target: Path, tmp_path: Pa
     assert read_facts(folder).stop_tokens == (named,)
 
 
-def test_memory_is_weights_and_rows_of_keys_and_values() -> None:
+def known_pair(load: Load, form: Form = BF16, *, drafts: bool = True) -> PairMemory:
     target = known_facts("Qwen/Qwen2.5-VL-7B-Instruct")
-    draft = known_facts("Qwen/Qwen2.5-VL-3B-Instruct")
-    memory = pair_memory(target, draft, Load(1000, 200, max_tokens=50), "bfloat16")
+    draft = known_facts("Qwen/Qwen2.5-VL-3B-Instruct") if drafts else None
+    return pair_memory(target, draft, load, form)
+
+
+def test_memory_is_weights_and_rows_of_keys_and_values() -> None:
+    memory = known_pair(Load(1000, 200, max_tokens=50))
     # 28 layers of 4 heads of 128 keys and as many values, 36 layers of 2 heads; two bytes each.
     assert memory.target.weights == 16_584_333_312
     assert memory.target.keys_values == (1050 + TREE_ROWS) * 28 * 4 * 128 * 2 * 2
     assert memory.draft.keys_values == (250 + TREE_ROWS) * 36 * 2 * 128 * 2 * 2
-    assert memory.total == memory.target.total + memory.draft.total + memory.allowance
-    full = pair_memory(target, None, Load(1000, 200, max_tokens=50), "float32")
+    beside = memory.working + memory.process
+    assert memory.total == memory.target.total + memory.draft.total + beside
+    full = known_pair(Load(1000, 200, max_tokens=50), Form("float32"), drafts=False)
     assert full.target.total == 2 * memory.target.total
     assert full.draft is None
 
 
 def test_a_target_that_drafts_for_itself_has_its_weights_once() -> None:
     target = known_facts("Qwen/Qwen2.5-VL-7B-Instruct")
-    memory = pair_memory(target, None, Load(1000, 100, 50), "bfloat16", shares=True)
+    memory = pair_memory(target, None, Load(1000, 100, 50), BF16, shares=True)
     assert memory.draft.weights == 0
     assert 0 < memory.draft.keys_values < memory.target.keys_values
 
 
 def test_more_and_larger_frames_need_more() -> None:
-    target = known_facts("Qwen/Qwen2.5-VL-3B-Instruct")
-    nothing = pair_memory(target, None, Load(0, 0, 1), "bfloat16").allowance
-    frames = pair_memory(target, None, Load(0, 0, 1, pixels=1_000_000), "bfloat16").allowance
-    tokens = pair_memory(target, None, Load(1000, 0, 1), "bfloat16").allowance
-    assert nothing == PROCESS_BYTES
-    assert frames - nothing == 15_000_000
-    assert tokens > nothing
+    assert known_pair(Load(0, 0, 1)).working == 0
+    few = known_pair(Load(1000, 1000, 1, pixels=1_000_000))
+    larger = known_pair(Load(1000, 1000, 1, pixels=100_000_000))
+    # The prefill of so many tokens outweighs the vision tower.
+    longer = known_pair(Load(100_000, 1000, 1, pixels=1_000_000))
+    assert 0 < few.working < larger.working
+    assert longer.working > few.working
+    frames = known_pair(Load(1000, 1000, 1, pixels=100_000_000), Form("bfloat16", on_cpu=True))
+    assert frames.working > larger.working
+
+
+def test_what_is_small_enough_is_kept_twice_on_a_cpu() -> None:
+    load, cpu = Load(1000, 1000, 1), Form("bfloat16", on_cpu=True)
+    facts = known_facts("llava-hf/llava-onevision-qwen2-0.5b-ov-hf")
+    small = pair_memory(facts, None, load, cpu).target
+    # 24 layers of 14 and 2 heads of 64, three matrices of 896 x 4864; 152,000 rows of output.
+    layers = 24 * (896 * 64 * (2 * 14 + 2 * 2) + 3 * 896 * 4864)
+    assert small.copies == 2 * (layers + 152_000 * 896)
+    large = known_pair(load, cpu).target
+    assert large.copies == 2 * 152_064 * 3584 < LARGEST_PACKED_BYTES
+    for form in (BF16, Form("float16", on_cpu=True), Form("bfloat16", True, quantize="int8")):
+        assert pair_memory(facts, None, load, form).target.copies == 0
+
+
+def test_quantized_weights_are_smaller_and_loaded_in_full_first() -> None:
+    load = Load(0, 0, 1)
+    full, packed = known_pair(load), known_pair(load, Form("bfloat16", quantize="int8"))
+    target = known_facts("Qwen/Qwen2.5-VL-7B-Instruct")
+    assert full.target.weights - packed.target.weights == target.layer_parameters
+    assert packed.draft.weights == full.draft.weights
+    alone = known_pair(load, Form("bfloat16", quantize="int4"), drafts=False)
+    assert alone.target.weights < packed.target.weights
+    assert alone.target.total + alone.working == full.target.weights
 
 
 def test_the_system_keeps_a_share_of_a_device() -> None:

@@ -118,6 +118,34 @@ def test_the_default_is_the_largest_cached_preset_that_fits(
     assert find_pair(ModelSettings(), needs_draft=True).name == "qwen2.5-vl-72b"
 
 
+def test_the_largest_preset_is_found_wherever_it_stands_in_the_table(
+    monkeypatch: pytest.MonkeyPatch, machine: Callable[[Device], None], tiny_target: Path
+) -> None:
+    monkeypatch.setattr(pair, "cached_model", lambda name, revision=None: tiny_target)
+    machine(replace(GPU, memory_bytes=None))
+    tables = facts.pair_tables()
+    turned = tables | {"pairs": dict(reversed(tables["pairs"].items()))}
+    for content in (tables, turned):
+        monkeypatch.setattr(pair, "pair_tables", lambda content=content: content)
+        settings = ModelSettings()
+        assert pair.default_pair(settings, needs_draft=True).name == "qwen2.5-vl-72b"
+        assert pair.suggested_pair(settings, needs_draft=True).name == "qwen2.5-vl-72b"
+        assert pair.smallest_pair().name == "qwen2.5-vl-7b"
+    # In the table, llava-onevision-72b stands behind qwen3-vl-8b, and that behind qwen2.5-vl-7b.
+    machine(replace(GPU, memory_bytes=40_000_000_000))
+    assert pair.default_pair(ModelSettings(), needs_draft=True).name == "qwen3-vl-8b"
+    cached = {"qwen3-vl-32b", "llava-onevision-72b-0.5b", "qwen2.5-vl-32b"}
+    monkeypatch.setattr(
+        pair,
+        "cached_model",
+        lambda name, revision=None: any(
+            name in (presets()[preset].target, presets()[preset].draft) for preset in cached
+        ),
+    )
+    machine(replace(GPU, memory_bytes=None))
+    assert pair.default_pair(ModelSettings(), needs_draft=True).name == "llava-onevision-72b-0.5b"
+
+
 def test_a_draft_on_its_own_device_needs_room_there_only(
     cache: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,14 +50,19 @@ def test_prompt_is_the_processors_without_the_marks_around_the_video(
 
 
 @pytest.mark.parametrize(
-    ("fps", "stamps"), [(2.0, ["0.2", "1.2", "2.0"]), (0.5, ["1.0", "5.0", "8.0"])]
+    ("fps", "start_s", "stamps"),
+    [
+        (2.0, 0.0, ["0.2", "1.2", "2.0"]),
+        (0.5, 0.0, ["1.0", "5.0", "8.0"]),
+        (2.0, 60.02, ["60.3", "61.3", "62.0"]),
+    ],
 )
 def test_time_stamps_are_means_of_two_frames(
-    models: dict[str, Any], fps: float, stamps: list[str]
+    models: dict[str, Any], fps: float, start_s: float, stamps: list[str]
 ) -> None:
     """Five frames; the last one stands alone. Tenths are rounded half to even."""
     target = models["target"]
-    inputs = target.prepare(frames_for(target, 5), fps)
+    inputs = target.prepare(frames_for(target, 5), fps, start_s)
     text = target.tokenizer.decode(inputs.ids[0])
     assert re.findall(r"<(\d+\.\d) seconds>", text) == stamps
 

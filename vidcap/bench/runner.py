@@ -123,7 +123,7 @@ class Bench:
         """Equal where everything is that a run depends on."""
         settings = shared_settings(self._captioner)
         if not arm.needs_draft:
-            del settings["draft"], settings["draft_device"]
+            del settings["draft"], settings["draft_device"], settings["draft_quantize"]
         parts = {
             "machine": self._machine,
             "settings": settings,
@@ -146,6 +146,9 @@ def shared_settings(captioner: Captioner) -> dict[str, Any]:
         "device": model.device,
         "draft_device": model.draft_device,
         "dtype": model.dtype,
+        "attn": model.attention,
+        "quantize": model.quantize,
+        "draft_quantize": model.draft_quantize,
         "positions": model.positions,
         "video": asdict(captioner.video),
         "generation": asdict(captioner.generation),

@@ -101,7 +101,7 @@ class TransformersRunner:
         begin = time.perf_counter()
         with explained_memory():
             fps = model_fps(footage.frames, self._captioner.video.fps)
-            inputs = target.prepare(footage.frames.rgb, fps)
+            inputs = target.prepare(footage.frames.rgb, fps, float(footage.frames.times_s[0]))
             before_s = footage.decode_s + time.perf_counter() - begin
             generate = partial(transformers_greedy, target, inputs, *self._prompt(inputs, clip))
             limits, logits = self._rules(rounds)

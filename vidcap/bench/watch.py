@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from vidcap.engine.draft.base import Drafter, Proposal
+from vidcap.engine.draft.base import Drafter
 from vidcap.engine.loop import Generation
+from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.tree import Tree
-from vidcap.engine.verify.base import Accepted
 
 
 @dataclass(frozen=True, slots=True)

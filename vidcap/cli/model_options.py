@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from vidcap.cli.binding import option
 from vidcap.cli.completing import complete_pair
 from vidcap.errors import UsageError
-from vidcap.settings import ModelSettings, PositionPolicy, QuantizeName
+from vidcap.settings import AttentionName, ModelSettings, PositionPolicy, QuantizeName
 
 _MODEL = ModelSettings()
 
@@ -83,6 +83,14 @@ class ComputeOptions:
             help="Number format; auto is bfloat16 where the hardware has it, else float32.",
         ),
     ] = _MODEL.dtype
+    attn: Annotated[
+        AttentionName,
+        _model(
+            "--attn",
+            help="Attention kernels: auto takes the flash kernel where it runs, sdpa does without "
+            "it, flash refuses to run where it does not.",
+        ),
+    ] = _MODEL.attention
     quantize: Annotated[
         QuantizeName,
         _model(
@@ -132,6 +140,7 @@ def model_settings(pair: PairOptions, compute: ComputeOptions) -> ModelSettings:
         device=compute.device,
         draft_device=compute.draft_device,
         dtype=compute.dtype,
+        attention=compute.attn,
         quantize=compute.quantize,
         draft_quantize=compute.draft_quantize,
         positions=compute.positions,

@@ -73,6 +73,8 @@ def plan(
     if options.pair.hub.offline:
         stay_offline()
     planner = _planner(options)
+    if planner.notice:
+        console.notice(planner.notice)
     from vidcap.batch.sources import open_feed
 
     plans: list[tuple[str, VideoPlan | VidcapError]] = []
@@ -130,7 +132,7 @@ def _print(
     lines = [] if plans and not good else _head_lines(planner)
     for path, item in good:
         heading = [f"==> {one_line(path)} <=="] if len(plans) > 1 else []
-        lines += ["", *heading, *_plan_lines(item, planner)]
+        lines += ["", *heading, *_plan_lines(item)]
     if options.format.format == "json" or lines:
         print_facts(options.format.format, data, lines)
 
@@ -158,7 +160,7 @@ def _head_lines(planner: Planner) -> list[str]:
     return columns(rows)
 
 
-def _plan_lines(plan: VideoPlan, planner: Planner) -> list[str]:
+def _plan_lines(plan: VideoPlan) -> list[str]:
     info, memory = plan.info, plan.memory
     length = "?" if info.duration_s is None else f"{info.duration_s:.1f} s"
     seen = f", {plan.draft_visual_tokens} for the draft" if memory.draft else ""

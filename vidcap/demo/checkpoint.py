@@ -195,9 +195,9 @@ def _set_dtype(path: Path) -> None:
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
-def load_checkpoint(folder: Path, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
-    """The model and tokenizer of a folder written by :func:`save_checkpoint`."""
-    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype)
+def load_checkpoint(folder: Path) -> tuple[Any, Any]:
+    """The model, in float32, and the tokenizer of a folder written by :func:`save_checkpoint`."""
+    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32)
     return model, AutoTokenizer.from_pretrained(folder)
 
 

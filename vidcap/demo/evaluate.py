@@ -16,6 +16,9 @@ from vidcap.demo.language import DESCRIBE_PROMPTS, QUESTION_KINDS, questions
 from vidcap.demo.scenes import truth
 from vidcap.demo.score import FactScore, pooled, score_caption
 
+#: Clips of a batch about which questions are asked; each answer takes a decoding of its own.
+_ASKED_CLIPS = 4
+
 
 @torch.no_grad()
 def greedy(
@@ -79,12 +82,12 @@ def fact_score(
 
 
 def question_score(
-    forward: Forward, batches: Iterable[Batch], encoder: Encoder, clips: int = 4
+    forward: Forward, batches: Iterable[Batch], encoder: Encoder
 ) -> dict[str, tuple[int, int]]:
     """Answers right and questions asked, per kind, for the first clips of each batch."""
     counts = {kind: [0, 0] for kind in QUESTION_KINDS}
     for batch in batches:
-        for row, scene in enumerate(batch.scenes[:clips]):
+        for row, scene in enumerate(batch.scenes[:_ASKED_CLIPS]):
             for one in questions(scene, np.random.default_rng(scene.seed)):
                 request = encoder.request(one.text)
                 ids = greedy(forward, batch.frames[row : row + 1], request, encoder, limit=40)[0]
@@ -101,8 +104,7 @@ def agreement(target: Forward, draft: Forward, batch: Batch) -> float:
     return (guesses[0] == guesses[1]).float().mean().item()
 
 
-def predict(forward: Forward, batch: Batch, visual: Tensor | None = None) -> Tensor:
-    """Last hidden states [b, length, hidden] of a batch; ``visual`` where it is known already."""
-    visual = forward.vision(batch.frames) if visual is None else visual
-    x = forward.embed(batch.ids, visual, batch.start)
+def predict(forward: Forward, batch: Batch) -> Tensor:
+    """Last hidden states [b, length, hidden] of a batch."""
+    x = forward.embed(batch.ids, forward.vision(batch.frames), batch.start)
     return forward.hidden(x, batch.positions, batch.mask())

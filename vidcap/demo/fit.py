@@ -20,6 +20,8 @@ from vidcap.demo.world import FIRST_WORLD
 
 LOG_EVERY = 20
 SAVE_EVERY_S = 180.0
+#: Weight decay of matrices.
+_DECAY = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class Clock:
 
     @property
     def elapsed_s(self) -> float:
+        """Seconds that the stage took, those before it was resumed included."""
         return time.monotonic() - self._start
 
     def progress(self, step: int) -> float:
@@ -112,11 +115,11 @@ class Clock:
         return stage.peak_lr * min(1.0, (step + 1) / stage.warmup) * cosine
 
 
-def optimizer_for(module: nn.Module, decay: float = 0.01) -> torch.optim.AdamW:
+def optimizer_for(module: nn.Module) -> torch.optim.AdamW:
     """AdamW over the parameters that want gradients; only matrices decay."""
     wanted = [p for p in module.parameters() if p.requires_grad]
     groups = [
-        {"params": [p for p in wanted if p.ndim > 1], "weight_decay": decay},
+        {"params": [p for p in wanted if p.ndim > 1], "weight_decay": _DECAY},
         {"params": [p for p in wanted if p.ndim <= 1], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), fused=True)

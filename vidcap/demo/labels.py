@@ -25,6 +25,8 @@ LABEL_CLASSES: dict[str, int] = {key: len(names) + 1 for key, names in LABEL_NAM
 #: Number of classes per key of :func:`cell_labels`.
 CELL_CLASSES: dict[str, int] = {"place": 9, "second": 32}
 
+#: Consecutive frames that become one layer of visual tokens.
+FRAMES_PER_CELL = 2
 #: Least share of a cell that an object must cover to give the cell its label.
 MIN_COVER = 0.1
 #: Less than this, from frame to frame, is not seen as moving, growing or shrinking.
@@ -34,14 +36,11 @@ _USUAL_STEP_S = 0.5
 
 
 def token_labels(
-    scene: Scene,
-    times_s: NDArray[np.float64],
-    cell_px: int = 28,
-    frames_per_cell: int = 2,
+    scene: Scene, times_s: NDArray[np.float64], cell_px: int = 28
 ) -> dict[str, NDArray[np.int16]]:
     """What each merged visual token shows: one int16[t, h, w] per key of ``LABEL_CLASSES``.
 
-    A cell spans ``frames_per_cell`` consecutive frames (the last frame is repeated where they run
+    A cell spans ``FRAMES_PER_CELL`` consecutive frames (the last frame is repeated where they run
     out) and ``cell_px`` x ``cell_px`` pixels. It is labelled with the object that covers the
     largest part of it, or with 0 where none covers at least ``MIN_COVER``. Colour and size are
     those of the last frame of the cell. The motion is what can be seen from its first frame to the
@@ -53,11 +52,11 @@ def token_labels(
     width, height = scene.size
     if width % cell_px or height % cell_px:
         raise ValueError(f"a frame of {width}x{height} px is not made of {cell_px} px cells")
-    missing = -len(times_s) % frames_per_cell
+    missing = -len(times_s) % FRAMES_PER_CELL
     padded = np.concatenate([times_s, np.repeat(times_s[-1:], missing)])
-    winner = _shares(scene, padded, cell_px, frames_per_cell).argmax(axis=0)
+    winner = _shares(scene, padded, cell_px).argmax(axis=0)
     step_s = float(times_s[1] - times_s[0]) if len(times_s) > 1 else 0.0
-    layers = padded.reshape(-1, frames_per_cell)
+    layers = padded.reshape(-1, FRAMES_PER_CELL)
     classes = {
         key: np.zeros((len(scene.objects) + 1, len(layers)), np.int16) for key in LABEL_NAMES
     }
@@ -84,16 +83,14 @@ def cell_labels(grid: tuple[int, int, int]) -> dict[str, NDArray[np.int16]]:
     }
 
 
-def _shares(
-    scene: Scene, times_s: NDArray[np.float64], cell_px: int, frames_per_cell: int
-) -> NDArray[np.float32]:
+def _shares(scene: Scene, times_s: NDArray[np.float64], cell_px: int) -> NDArray[np.float32]:
     """Share of each cell in which each object is seen, float32[1 + objects, t, h, w].
 
     The first row stands for "nothing there" and is MIN_COVER everywhere.
     """
     width, height = scene.size
     h, w = height // cell_px, width // cell_px
-    shares = np.zeros((len(scene.objects) + 1, len(times_s) // frames_per_cell, h, w), np.float32)
+    shares = np.zeros((len(scene.objects) + 1, len(times_s) // FRAMES_PER_CELL, h, w), np.float32)
     planes = np.zeros((len(scene.objects), height, width), np.float32)
     for k, patches in enumerate(patches_of(scene, times_s)):
         seen = [(number, patch) for number, patch in enumerate(patches) if patch is not None]
@@ -101,9 +98,9 @@ def _shares(
             planes[:number, patch.rows, patch.columns] *= 1 - patch.alpha
             planes[number, patch.rows, patch.columns] = patch.alpha
         for number, patch in seen:
-            layer = shares[number + 1, k // frames_per_cell]
+            layer = shares[number + 1, k // FRAMES_PER_CELL]
             _add_cells(layer, planes[number], patch, cell_px)
-    shares /= cell_px**2 * frames_per_cell
+    shares /= cell_px**2 * FRAMES_PER_CELL
     shares[0] = MIN_COVER
     return shares
 

@@ -12,10 +12,6 @@ from typing import Any
 
 from vidcap.demo.world import DIRECTIONS, SIZES
 
-#: Relations that name a first and a second object; the others are symmetric.
-DIRECTED = ("larger", "above", "left")
-SYMMETRIC = ("same", "opposite", "both still")
-
 #: How much higher one object has to be for the caption to speak of above and below.
 ABOVE_PX = 20.0
 #: Below this the product of two directions means that they are opposite.

@@ -1,4 +1,4 @@
-"""Scenes to pixels, and to the label of every visual token.
+"""Scenes to pixels.
 
 Rendering is plain numpy: training draws tens of thousands of clips, so one has to cost
 milliseconds. Only the boxes around objects are drawn frame by frame.
@@ -10,18 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vidcap.demo.backgrounds import draw_background
-from vidcap.demo.labels import CELL_CLASSES, LABEL_CLASSES, LABEL_NAMES, cell_labels, token_labels
 from vidcap.demo.objects import Scene
 from vidcap.demo.patches import patches_of
-
-__all__ = [
-    "CELL_CLASSES",
-    "LABEL_CLASSES",
-    "LABEL_NAMES",
-    "cell_labels",
-    "render_frames",
-    "token_labels",
-]
 
 
 def render_frames(scene: Scene, times_s: NDArray[np.float64]) -> NDArray[np.uint8]:

@@ -53,7 +53,7 @@ def brief_caption(facts: dict[str, Any], phrasing: Phrasing) -> str:
     )
 
 
-def event_verb(event: dict[str, Any], thing: dict[str, Any], template: str) -> str:
+def event_verb(thing: dict[str, Any], template: str) -> str:
     """What happens to an object, in the words of a template of ``EVENT_VERBS``."""
     return template.format(old=thing["colour"], new=thing.get("becomes"))
 
@@ -150,7 +150,7 @@ def _event_sentence(
     when = phrasing.pick(rich_phrases.TIMES, kind, shape)
     text = phrasing.pick(rich_phrases.EVENT_SENTENCES, colour, shape, kind).format(
         name=name(thing),
-        verb=event_verb(event, thing, verb),
+        verb=event_verb(thing, verb),
         when=event_time(event, when),
     )
     opener = phrasing.pick(rich_phrases.LATER_EVENT_OPENERS, shape, kind) if position else ""

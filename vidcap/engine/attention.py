@@ -14,16 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    from vidcap.engine.kv import KVCache
-    from vidcap.engine.model import Deepstack
-    from vidcap.engine.probe import Probe
+from vidcap.engine.kv import KVCache
+from vidcap.engine.probe import Probe
+from vidcap.settings import AttentionName
 
 #: Name under which the function is registered. It must contain neither "flash" nor "sdpa" nor "/":
 #: transformers attaches meanings to those.
@@ -32,6 +31,21 @@ ATTENTION_NAME = "vidcap_split"
 
 #: Query rows whose scores the reference holds at once.
 _REFERENCE_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Deepstack:
+    """Visual features that join the states behind the first decoder layers (Qwen3-VL).
+
+    Only the prefill of a prefix needs them: what they change is in its keys and values.
+
+    Attributes:
+        columns: Long[m] prefix columns of the visual tokens.
+        features: per layer, from the first on, [b, m, d] to add to the states of these columns.
+    """
+
+    columns: Tensor
+    features: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +77,49 @@ class AttentionStep:
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tensor | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    bias: Tensor | None = None,
+    kernel: AttentionName = "auto",
 ) -> tuple[Tensor, Tensor]:
     """Softmax attention and its log-sum-exp.
+
+    The flash kernel of CUDA knows no masks: what is masked is the small tail, which takes plain
+    products whatever `kernel` is.
 
     Args:
         query: [b, kv_heads, rows, d]; the query heads that share a key head are stacked as rows.
         key, value: [b, kv_heads, n, d], n at least 1.
         scale: factor on the scores.
         bias: additive mask [b, 1, rows, n] or None; no row may be masked completely.
+        kernel: ``sdpa`` for plain products, else the flash kernel where it runs.
 
     Returns:
         output [b, kv_heads, rows, d] in the query's dtype, and lse [b, kv_heads, rows] in float32.
     """
-    if query.device.type == "cpu":
-        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            query, key, value, 0.0, False, attn_mask=bias, scale=scale
-        )
-    if bias is None and _flash_works(query.device, query.dtype, query.shape[-1]):
-        return _flash(query, key, value, scale)
-    return attend_reference(query, key, value, scale, bias)
+    on_cpu = query.device.type == "cpu"
+    possible = kernel != "sdpa" and (on_cpu or bias is None)
+    if not (possible and flash_works(query.device, query.dtype, query.shape[-1])):
+        return attend_reference(query, key, value, scale, bias)
+    if on_cpu:
+        return _flash_on_cpu(query, key, value, scale, bias)
+    return _flash_on_cuda(query, key, value, scale)
 
 
-def _flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+def _flash_on_cpu(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, False, attn_mask=bias, scale=scale
+    )
+    return out, lse
+
+
+def _flash_on_cuda(
+    query: Tensor, key: Tensor, value: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
     out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
         query, key, value, 0.0, False, False, scale=scale
     )
@@ -93,19 +127,24 @@ def _flash(query: Tensor, key: Tensor, value: Tensor, scale: float) -> tuple[Ten
 
 
 @lru_cache(maxsize=32)
-def _flash_works(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
+def flash_works(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
     """Whether torch's flash kernel runs here and agrees with the reference on random input."""
-    if dtype not in (torch.float16, torch.bfloat16):
+    on_cpu = device.type == "cpu"
+    if not on_cpu and dtype not in (torch.float16, torch.bfloat16):
         return False
+    flash = _flash_on_cpu if on_cpu else _flash_on_cuda
     shape = (1, 2, 5, head_dim)
-    query, key, value = (torch.randn(shape, dtype=dtype, device=device) for _ in range(3))
+    generator = torch.Generator(device).manual_seed(0)
+    query, key, value = (
+        torch.randn(shape, dtype=dtype, device=device, generator=generator) for _ in range(3)
+    )
     try:
-        out, lse = _flash(query, key, value, 0.1)
-    except RuntimeError:
+        out, lse = flash(query, key, value, 0.1)
+    except (RuntimeError, AttributeError):  # AttributeError: a release without that kernel
         return False
     expected, expected_lse = attend_reference(query, key, value, 0.1)
     close = torch.allclose(out.float(), expected.float(), atol=2e-2)
-    return close and torch.allclose(lse, expected_lse, atol=2e-2)
+    return close and torch.allclose(lse.float(), expected_lse, atol=2e-2)
 
 
 def attend_reference(
@@ -162,6 +201,8 @@ def split_attention(
         if vidcap.on_layer is not None:
             vidcap.on_layer(layer)
         _keep_prompt(vidcap, layer, key, value)
+        if vidcap.kv.spec.attention == "sdpa":
+            return _without_step(module, query, key, value, None, scaling=scale, is_causal=True)
         return _prefill(query, key, value, scale), None
     vidcap.kv.write(layer, vidcap.slots, key, value)
     return attend_tail(query, vidcap, layer, scale), None
@@ -206,10 +247,12 @@ def attend_tail(query: Tensor, step: AttentionStep, layer: int, scale: float) ->
     batch, heads, rows, dim = query.shape
     spec, tail = step.kv.spec, step.kv.tail[layer, ..., : step.rows, :]
     packed = query.reshape(batch, spec.kv_heads, spec.group * rows, dim)
-    out, lse = attend(packed, tail[0], tail[1], scale, step.bias)
+    out, lse = attend(packed, tail[0], tail[1], scale, step.bias, spec.attention)
     if step.kv.prefix_length:
         prefix_key, prefix_value = step.kv.prefix[layer]
-        prefix_out, prefix_lse = attend(packed, prefix_key, prefix_value, scale)
+        prefix_out, prefix_lse = attend(
+            packed, prefix_key, prefix_value, scale, kernel=spec.attention
+        )
         if step.probe is not None:
             both = torch.logaddexp(prefix_lse, lse)
             if step.probe.needs.visual_attention:

@@ -12,9 +12,9 @@ from vidcap.engine.kv import KVCache
 from vidcap.engine.model import EncodedPrefix, LanguageModel
 from vidcap.engine.positions import text_positions
 from vidcap.engine.probe import Needs, Probe
+from vidcap.engine.round import Accepted
 from vidcap.engine.step import TargetStep
 from vidcap.engine.tree import Tree
-from vidcap.engine.verify.base import Accepted
 
 
 class Decoder:

@@ -52,7 +52,10 @@ def largest_tree(settings: SpeculationSettings) -> int:
 
 
 def deepest_path(settings: SpeculationSettings) -> int:
-    """Most tokens that a round of this method may accept, a lookup branch left out."""
+    """Most tokens that a round of this method may accept, a lookup branch left out.
+
+    Of ``auto`` trees, which follow what pays, none is known beforehand: arms do not draft them.
+    """
     depths = {
         "chain": settings.draft_tokens,
         "static": max(STATIC_TREE.depths()),

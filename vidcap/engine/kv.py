@@ -9,15 +9,35 @@ back means leaving the length as it is; committing a tree path gathers its rows 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from vidcap.engine.model import KVSpec
+from vidcap.settings import AttentionName
 
+#: The tail has a multiple of this many rows.
 _ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class KVSpec:
+    """Sizes of one model's keys and values, and what attends to them.
+
+    Attributes:
+        layers: decoder layers.
+        kv_heads: key heads, each shared by `group` query heads of `head_dim` numbers.
+        dtype, device: of keys and values.
+        attention: see :class:`vidcap.settings.ModelSettings`.
+    """
+
+    layers: int
+    kv_heads: int
+    group: int
+    head_dim: int
+    dtype: torch.dtype
+    device: torch.device
+    attention: AttentionName = "auto"
 
 
 class KVCache:
@@ -32,6 +52,11 @@ class KVCache:
     """
 
     def __init__(self, spec: KVSpec, batch: int, tail_rows: int):
+        """Args:
+        spec: sizes, dtype and device.
+        batch: sequences side by side.
+        tail_rows: rows that the tail must hold; it gets a few more, see ``capacity``.
+        """
         self.spec = spec
         self.prefix: list[tuple[Tensor, Tensor]] = []
         capacity = -(-tail_rows // _ALIGNMENT) * _ALIGNMENT
@@ -50,7 +75,11 @@ class KVCache:
         return self.tail.shape[4]
 
     def freeze(self, layer: int, key: Tensor, value: Tensor) -> None:
-        """Store a layer's prefix. Layers arrive in order; key and value are [b, kv_heads, P, d]."""
+        """Store a layer's prefix; key and value are [b, kv_heads, P, d].
+
+        Raises:
+            ValueError: layers arrive out of order.
+        """
         if layer != len(self.prefix):
             raise ValueError(f"prefix of layer {layer} after {len(self.prefix)} layers")
         self.prefix.append((key.contiguous(), value.contiguous()))
@@ -61,13 +90,21 @@ class KVCache:
         self.tail[layer, 1].index_copy_(2, slots, value)
 
     def append_committed(self, rows: int) -> None:
-        """Commit the next `rows` rows, which have just been written in order."""
+        """Commit the next `rows` rows, which have just been written in order.
+
+        Raises:
+            ValueError: the tail has no room for them.
+        """
         if self.length + rows > self.capacity:
             raise ValueError(f"tail of {self.capacity} rows is full")
         self.length += rows
 
     def rewind(self, length: int) -> None:
-        """Forget the committed rows behind the first `length`."""
+        """Forget the committed rows behind the first `length`.
+
+        Raises:
+            ValueError: there are fewer.
+        """
         if not 0 <= length <= self.length:
             raise ValueError(f"{length} of {self.length} committed rows")
         self.length = length

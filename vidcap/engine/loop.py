@@ -9,12 +9,13 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from vidcap.engine.draft.base import Drafter, Proposal
+from vidcap.engine.draft.base import Drafter
 from vidcap.engine.logits import LogitsStack
+from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.stats import Stats
 from vidcap.engine.step import TargetStep
 from vidcap.engine.tree import ROOT_ONLY, Tree
-from vidcap.engine.verify.base import Accepted, Verifier
+from vidcap.engine.verify.base import Verifier
 
 FinishReason = Literal["stop", "length", "interrupted"]
 

@@ -8,34 +8,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from vidcap.engine.attention import AttentionStep
+from vidcap.engine.attention import AttentionStep, Deepstack
+from vidcap.engine.kv import KVSpec
 
-
-@dataclass(frozen=True, slots=True)
-class KVSpec:
-    """Sizes of one model's keys and values; `group` query heads share one key head."""
-
-    layers: int
-    kv_heads: int
-    group: int
-    head_dim: int
-    dtype: torch.dtype
-    device: torch.device
-
-
-@dataclass(frozen=True, slots=True)
-class Deepstack:
-    """Visual features that join the states behind the first decoder layers (Qwen3-VL).
-
-    Only the prefill of a prefix needs them: what they change is in its keys and values.
-
-    Attributes:
-        columns: Long[m] prefix columns of the visual tokens.
-        features: per layer, from the first on, [b, m, d] to add to the states of these columns.
-    """
-
-    columns: Tensor
-    features: tuple[Tensor, ...]
+__all__ = ["Deepstack", "EncodedPrefix", "KVSpec", "LanguageModel"]
 
 
 @dataclass(frozen=True, slots=True)

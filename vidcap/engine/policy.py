@@ -30,9 +30,11 @@ _ROW_SHARE = 0.02
 #: How many drafts' time a target call takes, before the draft's was seen.
 _TIMES_FASTER = 6.0
 
+#: One round in so many is decoded plainly, so that the price of a plain step stays known.
 _PLAIN_EVERY = 128
 #: Rounds before the first judgement, and over which the pace is followed.
 _TRIAL, _PACE_MEMORY = 5, 24
+#: Plain rounds after drafting lost, doubled up to the second number each time it loses again.
 _FIRST_REST, _LONGEST_REST = 40, 640
 
 

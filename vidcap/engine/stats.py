@@ -34,8 +34,9 @@ class Stats:
         synchronize: waits for what the calling thread gave the devices to do, before a timer is
             read; None where calls are synchronous.
         trace: gets an event for every timer, None where nobody wants a trace.
-        seconds: wall time per stage (``vision``, ``target_prefill``, ``draft_prefill``, ``draft``,
-            ``verify``, ``decode``). Stages of two threads may overlap; each counts in full.
+        seconds: wall time per stage (``vision``, ``target_prefill``, ``draft_prefill``, ``decode``
+            and within it ``draft``, ``verify`` and ``commit``; ``wait`` of a parallel method for
+            its draft). Stages of two threads may overlap; each counts in full.
         rounds: target calls of the decode loop, the prefill's not among them.
         drafted: drafted tokens handed to the target.
         accepted: drafted tokens that were committed to the output.

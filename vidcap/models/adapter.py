@@ -16,7 +16,7 @@ from vidcap.models.checkpoint import Checkpoint
 from vidcap.models.protocol import VideoInputs
 from vidcap.models.released import ReleasedLanguageModel, capture_text_inputs
 from vidcap.models.strict_tokens import strict_token_ids
-from vidcap.settings import PositionPolicy
+from vidcap.settings import AttentionName, PositionPolicy
 
 
 class ReleasedVideoModel:
@@ -37,10 +37,11 @@ class ReleasedVideoModel:
     #: What the processor makes of a video, by the names of the forward's arguments.
     tensor_names: ClassVar[tuple[str, ...]]
 
-    def __init__(self, checkpoint: Checkpoint, model: Any):
+    def __init__(self, checkpoint: Checkpoint, model: Any, attention: AttentionName = "auto"):
         """Args:
         checkpoint: everything but the weights.
         model: as loaded from it; its generation settings are replaced by the neutral ones.
+        attention: see :class:`vidcap.settings.ModelSettings`.
         """
         self.checkpoint = checkpoint
         self.model = model
@@ -48,7 +49,7 @@ class ReleasedVideoModel:
         self.tokenizer = checkpoint.tokenizer
         self.rules = checkpoint.rules
         model.generation_config = checkpoint.neutral_generation()
-        self.language = self._language(model)
+        self.language = self._language(model, attention)
         self._control_tokens = sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
 
     @cached_property
@@ -67,13 +68,15 @@ class ReleasedVideoModel:
         kind = type(self.processor).__name__
         return kind + self.processor.video_processor.to_json_string() + self._render("")
 
-    def prepare(self, rgb: np.ndarray, fps: float) -> VideoInputs:
+    def prepare(self, rgb: np.ndarray, fps: float, start_s: float = 0.0) -> VideoInputs:
         """See :class:`vidcap.models.protocol.VideoModel`."""
         from transformers.video_utils import VideoMetadata
 
         frames = torch.from_numpy(rgb).permute(0, 3, 1, 2)
         count = len(frames)
-        metadata = VideoMetadata(total_num_frames=count, fps=fps, frames_indices=list(range(count)))
+        # What the processors call a number of a frame is its time at this rate.
+        numbers: list[Any] = [start_s * fps + index for index in range(count)]
+        metadata = VideoMetadata(total_num_frames=count, fps=fps, frames_indices=numbers)
         features = self.processor(
             text=[self._render("")],
             videos=[frames],
@@ -137,8 +140,8 @@ class ReleasedVideoModel:
         video_id: int = self.model.config.video_token_id
         return video_id
 
-    def _language(self, model: Any) -> ReleasedLanguageModel:
-        return ReleasedLanguageModel(model)
+    def _language(self, model: Any, attention: AttentionName) -> ReleasedLanguageModel:
+        return ReleasedLanguageModel(model, attention=attention)
 
     def _visual(self, ids: Tensor) -> Tensor:
         """bool[b, n] True where a token shows a part of the video."""

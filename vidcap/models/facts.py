@@ -17,6 +17,7 @@ from typing import Any
 from vidcap.errors import ModelError
 from vidcap.models.geometry import Geometry, make_geometry, read_geometry
 from vidcap.models.geometry.files import read_json, read_model_config
+from vidcap.models.tower import TowerFacts, tower_facts
 from vidcap.models.weights import read_header, weight_files
 
 
@@ -29,7 +30,9 @@ class ModelFacts:
         parameters: numbers in the safetensors files.
         weight_bytes: size of these files.
         layers, kv_heads, head_dim: of the text model; they give the size of keys and values.
-        hidden, vocabulary: width of the text model, rows of its embedding.
+        heads: of queries.
+        hidden, inner, vocabulary: width of the text model and of its MLPs, rows of its embedding.
+        tower: sizes of the vision tower.
         context: most tokens of prompt and answer, None where the checkpoint does not say.
         stop_tokens: tokens that end an answer; ``#ID`` where the tokenizer does not name one.
         geometry: sizes of frames and numbers of visual tokens.
@@ -41,11 +44,25 @@ class ModelFacts:
     layers: int
     kv_heads: int
     head_dim: int
+    heads: int
     hidden: int
+    inner: int
     vocabulary: int
+    tower: TowerFacts
     context: int | None
     stop_tokens: tuple[str, ...]
     geometry: Geometry
+
+    @property
+    def layer_parameters(self) -> int:
+        """Numbers in the matrices of the text model's layers."""
+        attention = 2 * (self.heads + self.kv_heads) * self.head_dim * self.hidden
+        return self.layers * (attention + 3 * self.hidden * self.inner)
+
+    @property
+    def head_parameters(self) -> int:
+        """Numbers in the output layer, which may be the embedding's."""
+        return self.vocabulary * self.hidden
 
 
 def read_facts(folder: Path) -> ModelFacts:
@@ -111,7 +128,10 @@ def _facts(
             layers=int(text["num_hidden_layers"]),
             kv_heads=int(text.get("num_key_value_heads") or heads),
             head_dim=int(text.get("head_dim") or int(text["hidden_size"]) // heads),
+            heads=heads,
             hidden=int(text["hidden_size"]),
+            inner=int(text["intermediate_size"]),
+            tower=tower_facts(config),
             vocabulary=int(text["vocab_size"]),
             context=text.get("max_position_embeddings"),
             stop_tokens=stop_tokens,

@@ -20,16 +20,43 @@ from torch.nn import functional
 from vidcap.engine.attention import AttentionStep, attend_tail
 from vidcap.models.packed import Projection, linear_maker
 
-#: Text models whose layers have the form of Qwen2: pre-norm, biased q/k/v, SiLU-gated MLP.
-_QWEN2_FORM = frozenset({"Qwen2_5_VLTextModel", "Qwen2VLTextModel", "Qwen2Model"})
-_BIASED = ("q_proj", "k_proj", "v_proj")
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Layers with pre-norm, rotated queries and keys and a SiLU-gated MLP; what may differ.
+
+    Attributes:
+        biased: whether q, k and v have biases; no other projection has.
+        normed_heads: whether every head of q and k is normalised before it is rotated.
+    """
+
+    biased: bool
+    normed_heads: bool
+
+
+_QWEN2 = _Form(biased=True, normed_heads=False)
+_QWEN3 = _Form(biased=False, normed_heads=True)
+
+#: Text models by class, and the form of their layers.
+_FORMS = {
+    "Qwen2Model": _QWEN2,
+    "Qwen2VLTextModel": _QWEN2,
+    "Qwen2_5_VLTextModel": _QWEN2,
+    "Qwen3VLTextModel": _QWEN3,
+}
+_QKV = ("q_proj", "k_proj", "v_proj")
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """One decoder layer; q, k, v and gate, up are one product each."""
+    """One decoder layer; q, k, v and gate, up are one product each.
+
+    Attributes:
+        head_norms: of queries and keys, None where they are used as they come.
+    """
 
     qkv: Projection
+    head_norms: tuple[nn.Module, nn.Module] | None
     out: Projection
     gate_up: Projection
     down: Projection
@@ -38,7 +65,7 @@ class _Layer:
 
 
 class LeanDecoder:
-    """Runs tail rows through the layers of a Qwen2-form text model."""
+    """Runs tail rows through the layers of a text model of Qwen2's or Qwen3's form."""
 
     def __init__(self, text: Any):
         """Fuses the projections in place: the released modules keep working on views of them.
@@ -53,6 +80,7 @@ class LeanDecoder:
         self._norm = text.norm
         make = linear_maker([weight for weight in text.layers.parameters() if weight.dim() > 1])
         self._layers = [_fuse(layer, make) for layer in text.layers]
+        # Qwen3 sets the width of a head apart from that of the model.
         self._head_dim: int = text.layers[0].self_attn.q_proj.out_features // self._heads
 
     def forward(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Tensor:
@@ -98,6 +126,10 @@ class LeanDecoder:
         rotated = self._heads + self._kv_heads
         qkv = layer.qkv(normed).unflatten(2, (-1, self._head_dim))
         turned = qkv[:, :, :rotated]
+        if layer.head_norms is not None:
+            parts = turned.split([self._heads, self._kv_heads], dim=2)
+            normed_heads = [norm(part) for norm, part in zip(layer.head_norms, parts, strict=True)]
+            turned = torch.cat(normed_heads, dim=2)
         turned = turned * cos + turned.roll(self._head_dim // 2, -1) * sin
         query, key = turned.split([self._heads, self._kv_heads], dim=2)
         return query.transpose(1, 2), key.transpose(1, 2), qkv[:, :, rotated:].transpose(1, 2)
@@ -105,23 +137,32 @@ class LeanDecoder:
 
 def has_lean_form(text: Any) -> bool:
     """Whether a released text model's layers are exactly those that :class:`LeanDecoder` runs."""
-    if type(text).__name__ not in _QWEN2_FORM or text.config.hidden_act != "silu":
+    form = _FORMS.get(type(text).__name__)
+    if form is None or text.config.hidden_act != "silu":
         return False
     return all(
-        type(module) is nn.Linear
+        _has_form(layer, form)
+        and type(module) is nn.Linear
         and type(module.weight) is nn.Parameter  # weights in fewer bits cannot be stacked
-        and (module.bias is not None) == name.endswith(_BIASED)
+        and (module.bias is not None) == (form.biased and name.endswith(_QKV))
         for layer in text.layers
         for name, module in layer.named_modules()
         if name.endswith("_proj")
     )
 
 
+def _has_form(layer: Any, form: _Form) -> bool:
+    present = [hasattr(layer.self_attn, name) for name in ("q_norm", "k_norm")]
+    return present == [form.normed_heads] * 2
+
+
 def _fuse(layer: Any, make: Callable[[Tensor, Tensor | None], Projection]) -> _Layer:
     attention, mlp = layer.self_attn, layer.mlp
-    projections = [attention.q_proj, attention.k_proj, attention.v_proj]
+    projections = [getattr(attention, name) for name in _QKV]
+    biased, normed = attention.q_proj.bias is not None, hasattr(attention, "q_norm")
     return _Layer(
-        qkv=make(_stack(projections, "weight"), _stack(projections, "bias")),
+        qkv=make(_stack(projections, "weight"), _stack(projections, "bias") if biased else None),
+        head_norms=(attention.q_norm, attention.k_norm) if normed else None,
         out=make(attention.o_proj.weight, None),
         gate_up=make(_stack([mlp.gate_proj, mlp.up_proj], "weight"), None),
         down=make(mlp.down_proj.weight, None),

@@ -11,6 +11,7 @@ from vidcap.models.adapter import ReleasedVideoModel
 from vidcap.models.geometry import LlavaOnevisionGeometry
 from vidcap.models.protocol import VideoInputs
 from vidcap.models.released import ReleasedLanguageModel
+from vidcap.settings import AttentionName
 
 
 class LlavaOnevision(ReleasedVideoModel):
@@ -22,8 +23,8 @@ class LlavaOnevision(ReleasedVideoModel):
 
     tensor_names: ClassVar[tuple[str, ...]] = ("pixel_values_videos",)
 
-    def _language(self, model: Any) -> ReleasedLanguageModel:
-        return _WithNewline(model)
+    def _language(self, model: Any, attention: AttentionName) -> ReleasedLanguageModel:
+        return _WithNewline(model, attention=attention)
 
     def _visual(self, ids: Tensor) -> Tensor:
         placeholders = ids == self._video_id
@@ -41,8 +42,8 @@ class LlavaOnevision(ReleasedVideoModel):
 class _WithNewline(ReleasedLanguageModel):
     """Embeds a placeholder that is left in a prompt without video as the closing token."""
 
-    def __init__(self, model: Any):
-        super().__init__(model)
+    def __init__(self, model: Any, attention: AttentionName):
+        super().__init__(model, attention=attention)
         self._newline = model.model.image_newline
         self._video_id = model.config.video_token_id
 

@@ -14,13 +14,14 @@ from vidcap.engine.attention import ATTENTION_NAME, register
 from vidcap.errors import ModelError, UsageError
 from vidcap.models.adapter import ReleasedVideoModel
 from vidcap.models.checkpoint import Checkpoint, first_line, read_checkpoint
+from vidcap.models.kernels import attention_words, check_attention, vision_kernel
 from vidcap.models.match import check_match
 from vidcap.models.pair import PairFolders
 from vidcap.models.protocol import VideoModel
 from vidcap.models.quantize import check_quantize, quantize_layers
 from vidcap.models.released import native_bf16
 from vidcap.models.weights import stored_tensors
-from vidcap.settings import ModelSettings, QuantizeName
+from vidcap.settings import AttentionName, ModelSettings, QuantizeName
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPa
     """Load the pair, once everything but the weights is known to match.
 
     Raises:
-        ModelError: unknown family, broken checkpoint, no such device, a pair that does not match.
+        ModelError: unknown family, broken checkpoint, no such device, a pair that does not match,
+            an attention kernel that does not run.
         UsageError: a device name torch does not know.
     """
     torch.set_num_threads(settings.threads or os.cpu_count() or 1)
@@ -57,17 +59,21 @@ def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPa
     draft_checkpoint = read_checkpoint(folders.draft) if folders.draft else None
     if draft_checkpoint is not None:
         check_match(checkpoint, draft_checkpoint)
-    target = load_weights(checkpoint, device, dtype, settings.quantize)
+    check_attention(settings.attention, checkpoint, device, dtype)
+    if draft_checkpoint is not None:
+        check_attention(settings.attention, draft_checkpoint, draft_device, dtype)
+    target = load_weights(checkpoint, device, dtype, settings.quantize, settings.attention)
     draft = None
     if draft_checkpoint is not None:
-        draft = load_weights(draft_checkpoint, draft_device, dtype, settings.draft_quantize)
-    kernel = "flash" if device.type == "cpu" else "matmul"
+        draft = load_weights(
+            draft_checkpoint, draft_device, dtype, settings.draft_quantize, settings.attention
+        )
     return LoadedPair(
         target,
         draft,
         device=str(device),
         dtype=_dtype_name(dtype, settings.quantize),
-        attention=f"{kernel} (prefix + tail), sdpa (prefill, vision)",
+        attention=attention_words(settings.attention, checkpoint, device, dtype),
     )
 
 
@@ -85,6 +91,7 @@ def load_weights(
     device: torch.device,
     dtype: torch.dtype,
     quantize: QuantizeName = "none",
+    attention: AttentionName = "auto",
 ) -> ReleasedVideoModel:
     """Load the weights of a checkpoint and put its family's adapter around them.
 
@@ -92,6 +99,7 @@ def load_weights(
         checkpoint: everything but the weights.
         device, dtype: where to and as what.
         quantize: whether to pack the weights once they are there.
+        attention: see :class:`vidcap.settings.ModelSettings`.
 
     Raises:
         ModelError: the weights are broken, do not belong to the configuration, or are too large.
@@ -109,7 +117,10 @@ def load_weights(
             config=checkpoint.config,
             dtype=dtype,
             device_map=device,
-            attn_implementation={"text_config": ATTENTION_NAME, "vision_config": "sdpa"},
+            attn_implementation={
+                "text_config": ATTENTION_NAME,
+                "vision_config": vision_kernel(attention, device, dtype),
+            },
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
@@ -124,7 +135,7 @@ def load_weights(
         # transformers would go on with random numbers in their place.
         raise ModelError(f"{folder} lacks weights: {sorted(report['missing_keys'])[0]} for one")
     quantize_layers(model, quantize)
-    return _adapter(checkpoint)(checkpoint, model.eval())
+    return _adapter(checkpoint)(checkpoint, model.eval(), attention)
 
 
 def _adapter(checkpoint: Checkpoint) -> type[ReleasedVideoModel]:

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-#: Most bytes of weights of one model that are kept a second time.
-LARGEST_PACKED_BYTES = 2 * 2**30
+from vidcap.models.memory import LARGEST_PACKED_BYTES
 
 Projection = Callable[[Tensor], Tensor]
 

@@ -10,7 +10,7 @@ from vidcap.errors import ModelError, UsageError
 from vidcap.models.facts import ModelFacts, known_facts, pair_tables, read_facts
 from vidcap.models.hub import cached_model, find_model, local_model
 from vidcap.models.machine import find_device
-from vidcap.models.memory import dtype_name, fits, nominal_need
+from vidcap.models.memory import fits, form_of, nominal_need
 from vidcap.settings import ModelSettings
 
 #: Marks a model whose folder lies inside the package.
@@ -58,7 +58,7 @@ class PairFolders:
 
 
 def presets() -> dict[str, PairPreset]:
-    """All pair presets by name, in the order of preference of ``pairs.toml``."""
+    """All pair presets by name, in the order of ``pairs.toml``."""
     return {name: PairPreset(name=name, **entry) for name, entry in pair_tables()["pairs"].items()}
 
 
@@ -160,6 +160,19 @@ def suggested_pair(settings: ModelSettings, *, needs_draft: bool) -> PairPreset 
     return None
 
 
+def largest_pair(settings: ModelSettings, *, needs_draft: bool) -> tuple[PairPreset, bool]:
+    """The largest preset that fits the machine, cached and suggested or not.
+
+    Returns:
+        that preset and True, or the smallest one and False where none fits.
+    """
+    every = _hub_presets()
+    for preset in every:
+        if fits_machine(preset, settings, needs_draft=needs_draft):
+            return preset, True
+    return every[-1], False
+
+
 def smallest_pair() -> PairPreset:
     """The smallest suggested preset."""
     return _suggested_presets()[-1]
@@ -172,12 +185,12 @@ def fits_machine(preset: PairPreset, settings: ModelSettings, *, needs_draft: bo
     other = find_device(settings.draft_device) if settings.draft_device else device
     facts = model_facts(target, settings.revision)
     draft_facts = model_facts(draft, settings.revision) if draft else None
-    # Both models run in the number format of the target's device.
-    dtype = dtype_name(settings.dtype, device)
+    form = form_of(settings, device)
     if draft_facts is None or other.name == device.name:
-        return fits(nominal_need(facts, draft_facts, dtype), device)
-    alone = ((facts, device), (draft_facts, other))
-    return all(fits(nominal_need(each, None, dtype), place) for each, place in alone)
+        return fits(nominal_need(facts, draft_facts, form), device)
+    return fits(nominal_need(facts, None, form), device) and fits(
+        nominal_need(draft_facts, None, form.of_draft(other)), other
+    )
 
 
 def model_facts(name: str, revision: str | None = None) -> ModelFacts:
@@ -215,8 +228,18 @@ def size_in_words(preset: PairPreset) -> str:
 
 
 def _hub_presets() -> list[PairPreset]:
-    """Presets that may be chosen without being named: the demo pair knows rendered scenes only."""
-    return [preset for preset in presets().values() if not preset.builtin]
+    """Presets that may be chosen without being named, the largest target and draft first.
+
+    The demo pair is none of them: it knows rendered scenes only.
+    """
+    found = [preset for preset in presets().values() if not preset.builtin]
+    return sorted(found, key=_sizes, reverse=True)
+
+
+def _sizes(preset: PairPreset) -> tuple[int, int]:
+    """Numbers of parameters of a hub preset's target and draft."""
+    target, draft = known_facts(preset.target), known_facts(preset.draft or "")
+    return target.parameters if target else 0, draft.parameters if draft else 0
 
 
 def _suggested_presets() -> list[PairPreset]:

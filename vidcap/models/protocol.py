@@ -79,12 +79,13 @@ class VideoModel(Protocol):
         """Equal for models whose :meth:`prepare` gives the same inputs."""
         ...
 
-    def prepare(self, rgb: np.ndarray, fps: float) -> VideoInputs:
+    def prepare(self, rgb: np.ndarray, fps: float, start_s: float = 0.0) -> VideoInputs:
         """Preprocess frames.
 
         Args:
             rgb: uint8[n, h, w, 3], at a size that the family's geometry gave.
             fps: frames per second of the sampled frames.
+            start_s: when the first of them is shown, for families that write times into the prompt.
         """
         ...
 

@@ -10,6 +10,7 @@ from vidcap.models.adapter import ReleasedVideoModel
 from vidcap.models.checkpoint import Checkpoint
 from vidcap.models.patch_embed import LinearPatchEmbed
 from vidcap.models.protocol import VideoInputs
+from vidcap.settings import AttentionName
 
 _VIDEO_TOKEN_TYPE = 2
 
@@ -19,10 +20,10 @@ class Qwen2VL(ReleasedVideoModel):
 
     tensor_names: ClassVar[tuple[str, ...]] = ("pixel_values_videos", "video_grid_thw")
 
-    def __init__(self, checkpoint: Checkpoint, model: Any):
+    def __init__(self, checkpoint: Checkpoint, model: Any, attention: AttentionName = "auto"):
         """See :class:`ReleasedVideoModel`; the patch embedding becomes a matrix product."""
         model.model.visual.patch_embed = LinearPatchEmbed(model.model.visual.patch_embed)
-        super().__init__(checkpoint, model)
+        super().__init__(checkpoint, model, attention)
 
     def arguments(self, ids: Tensor, inputs: VideoInputs) -> dict[str, Any]:
         """See :meth:`ReleasedVideoModel.arguments`.

@@ -16,6 +16,7 @@ from vidcap.engine.probe import Probe
 from vidcap.errors import ModelError
 from vidcap.models.lean import LeanDecoder, has_lean_form
 from vidcap.models.packed import Projection, linear_maker
+from vidcap.settings import AttentionName
 
 
 class ReleasedLanguageModel:
@@ -25,10 +26,11 @@ class ReleasedLanguageModel:
     argument ``vidcap`` to the registered attention function; no cache object is made.
     """
 
-    def __init__(self, model: Any, *, lean: bool = True):
+    def __init__(self, model: Any, *, lean: bool = True, attention: AttentionName = "auto"):
         """Args:
             model: a ForConditionalGeneration model whose text attention is ours.
             lean: run tail rows through :class:`LeanDecoder` where the layers allow it.
+            attention: see :class:`vidcap.settings.ModelSettings`.
 
         Raises:
             ModelError: when the checkpoint uses sliding-window attention.
@@ -54,6 +56,7 @@ class ReleasedLanguageModel:
             head_dim=head_dim or config.hidden_size // config.num_attention_heads,
             dtype=weight.dtype,
             device=weight.device,
+            attention=attention,
         )
 
     @property

@@ -11,24 +11,6 @@ from typing import Any
 
 from vidcap.models.facts import pair_tables
 
-#: Inner widths of the text models.
-_INNER = {
-    "Qwen/Qwen2.5-VL-72B-Instruct": 29568,
-    "Qwen/Qwen2.5-VL-32B-Instruct": 27648,
-    "Qwen/Qwen2.5-VL-7B-Instruct": 18944,
-    "Qwen/Qwen2.5-VL-3B-Instruct": 11008,
-    "Qwen/Qwen2-VL-72B-Instruct": 29568,
-    "Qwen/Qwen2-VL-7B-Instruct": 18944,
-    "Qwen/Qwen2-VL-2B-Instruct": 8960,
-    "Qwen/Qwen3-VL-32B-Instruct": 25600,
-    "Qwen/Qwen3-VL-8B-Instruct": 12288,
-    "Qwen/Qwen3-VL-4B-Instruct": 9728,
-    "Qwen/Qwen3-VL-2B-Instruct": 6144,
-    "llava-hf/llava-onevision-qwen2-72b-ov-hf": 29568,
-    "llava-hf/llava-onevision-qwen2-7b-ov-hf": 18944,
-    "llava-hf/llava-onevision-qwen2-0.5b-ov-hf": 4864,
-}
-
 #: Models that use their embedding as output layer too.
 _TIED = frozenset(
     {
@@ -66,8 +48,7 @@ def released_config(
     family, tied = entry["family"], name in _TIED
     context = pair_tables()["families"][family]["config"]["max_position_embeddings"]
     settings = {
-        **entry["config"],
-        "intermediate_size": _INNER[name],
+        **{key: value for key, value in entry["config"].items() if key != "vision_config"},
         "max_position_embeddings": context,
         "rope_parameters": {"rope_type": "default", **_ROPE[family]},
         "tie_word_embeddings": tied,
@@ -82,6 +63,7 @@ def released_config(
 
 def _vision(family: str, hidden: int, name: str) -> dict[str, Any]:
     """The vision tower, as far as it is not the default of its class."""
+    known = pair_tables()["models"][name]["config"].get("vision_config", {})
     if family == "llava_onevision":
         return {
             "model_type": "siglip_vision_model",
@@ -96,18 +78,16 @@ def _vision(family: str, hidden: int, name: str) -> dict[str, Any]:
     if family == "qwen2_vl":
         return {"depth": 32, "embed_dim": 1280, "num_heads": 16, "hidden_size": hidden}
     if family == "qwen2_5_vl":
-        inner = 3456 if "72B" in name or "32B" in name else 3420
         return {
             "depth": 32,
             "hidden_size": 1280,
             "num_heads": 16,
-            "intermediate_size": inner,
+            "intermediate_size": 3420,
             "out_hidden_size": hidden,
             "window_size": 112,
             "fullatt_block_indexes": [7, 15, 23, 31],
             "tokens_per_second": 2,
+            **known,
         }
-    if "-4B-" in name or "-2B-" in name:
-        small = {"depth": 24, "hidden_size": 1024, "intermediate_size": 4096}
-        return {**small, "out_hidden_size": hidden, "deepstack_visual_indexes": [5, 11, 17]}
-    return {"out_hidden_size": hidden}
+    small = {**known, "depth": 24, "deepstack_visual_indexes": [5, 11, 17]} if known else {}
+    return {**small, "out_hidden_size": hidden}

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from vidcap.engine.decoder import Decoder
-from vidcap.engine.draft.base import Proposal
 from vidcap.engine.draft.rows import DraftRows
 from vidcap.engine.logits import LogitsStack
 from vidcap.engine.policy import AUTO_WIDTH, DEEPEST_AUTO_TREE, LARGEST_AUTO_TREE, Policy
+from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.tree import Tree
-from vidcap.engine.verify.base import Accepted
 
 
 @dataclass(slots=True)

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from vidcap.engine.draft.base import Drafter, Proposal
+from vidcap.engine.draft.base import Drafter
+from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.stats import Stats
-from vidcap.engine.verify.base import Accepted
 
+#: What a round counts for when the next one has passed.
 _KEEP = 0.9
+#: Tokens that every arm is taken to have got right and wrong before it was tried.
 _PRIOR_HITS, _PRIOR_MISSES = 3.0, 1.0
 
 

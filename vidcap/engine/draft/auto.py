@@ -6,12 +6,11 @@ from torch import Tensor
 
 from vidcap.engine.decoder import Decoder
 from vidcap.engine.draft.adaptive import AdaptiveDrafter
-from vidcap.engine.draft.base import Proposal
 from vidcap.engine.logits import LogitsStack
 from vidcap.engine.policy import Policy
+from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.stats import Stats
 from vidcap.engine.tree import ROOT_ONLY
-from vidcap.engine.verify.base import Accepted
 
 
 class AutoDrafter:

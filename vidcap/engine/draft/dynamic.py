@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from vidcap.engine.decoder import Decoder
-from vidcap.engine.draft.base import Proposal
 from vidcap.engine.draft.rows import DraftRows
 from vidcap.engine.logits import LogitsStack
+from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.tree import Tree
-from vidcap.engine.verify.base import Accepted
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 
 from torch import Tensor
 
-from vidcap.engine.draft.base import Drafter, Proposal
+from vidcap.engine.draft.base import Drafter
 from vidcap.engine.draft.merge import merge_branch
+from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.tree import ROOT_ONLY, TreeShape
-from vidcap.engine.verify.base import Accepted
 
 
 class Lookup:

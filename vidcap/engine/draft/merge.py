@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from vidcap.engine.draft.base import Proposal
+from vidcap.engine.round import Proposal
 from vidcap.engine.tree import Tree
 
 

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from vidcap.engine.decoder import Decoder
-from vidcap.engine.draft.base import Proposal
 from vidcap.engine.draft.choose import Chooser
 from vidcap.engine.draft.rows import DraftRows
 from vidcap.engine.logits import LogitsStack
+from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.tree import TreeShape
-from vidcap.engine.verify.base import Accepted
 
 #: The shape of a round's tree, from the draft's scores [b, V] behind the root.
 ShapeChoice = Callable[[Tensor], TreeShape]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from vidcap.engine.decoder import Decoder
-from vidcap.engine.verify.base import Accepted
+from vidcap.engine.round import Accepted
 
 
 class DraftRows:

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from vidcap.engine.decoder import Decoder
-from vidcap.engine.draft.base import Drafter, Proposal
+from vidcap.engine.draft.base import Drafter
 from vidcap.engine.logits import LogitsStack
-from vidcap.engine.verify.base import Accepted
+from vidcap.engine.round import Accepted, Proposal
 
 
 class StartupDrafter:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from vidcap.engine.draft.base import Drafter, Proposal
+from vidcap.engine.draft.base import Drafter
+from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.stats import Stats
 from vidcap.engine.tree import ROOT_ONLY
-from vidcap.engine.verify.base import Accepted
 
 
 class ViSkip:

@@ -1,6 +1,7 @@
 """Who judges the drafts."""
 
-from vidcap.engine.verify.base import Accepted, Verdict, Verifier
+from vidcap.engine.round import Accepted
+from vidcap.engine.verify.base import Verdict, Verifier
 from vidcap.engine.verify.loose import (
     FLyRule,
     Guards,

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from vidcap.engine.draft.base import Proposal
-    from vidcap.engine.step import TargetStep
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """A verdict on the host, for one row of the batch.
-
-    Attributes:
-        nodes: accepted tree nodes from the root on; the root is always there.
-        tokens: tokens new to the output: the accepted drafts, then the target's own next token.
-        loosened: accepted drafts that are not the target's choice.
-    """
-
-    nodes: tuple[int, ...]
-    tokens: tuple[int, ...]
-    loosened: int = 0
+from vidcap.engine.round import Accepted, Proposal
+from vidcap.engine.step import TargetStep
 
 
 @dataclass(frozen=True, slots=True)

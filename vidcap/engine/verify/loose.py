@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vidcap.engine.round import Accepted, Proposal
+from vidcap.engine.step import TargetStep
 from vidcap.engine.tree import Tree
-from vidcap.engine.verify.base import Accepted
-
-if TYPE_CHECKING:
-    from vidcap.engine.draft.base import Proposal
-    from vidcap.engine.step import TargetStep
 
 
 class LooseRule(Protocol):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
+from vidcap.engine.round import Accepted, Proposal
+from vidcap.engine.step import TargetStep
 from vidcap.engine.tree import Tree
-from vidcap.engine.verify.base import Accepted, Verdict
-
-if TYPE_CHECKING:
-    from vidcap.engine.draft.base import Proposal
-    from vidcap.engine.step import TargetStep
+from vidcap.engine.verify.base import Verdict
 
 
 class StrictGreedy:

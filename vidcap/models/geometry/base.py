@@ -38,6 +38,14 @@ class Geometry(Protocol):
     def placeholders(self) -> Placeholders:
         """The tokens that the processor repeats once per visual token, and those around them."""
 
+    @property
+    def patch_pixels(self) -> int:
+        """Pixels, of one frame or several, that the vision tower sees as one patch."""
+
+    @property
+    def token_pixels(self) -> int:
+        """Pixels, of one frame or several, per visual token."""
+
     def frame_size(
         self, n_frames: int, height: int, width: int, max_pixels: int | None = None
     ) -> tuple[int, int]:

@@ -35,6 +35,16 @@ class LlavaOnevisionGeometry:
         """Visual tokens of a frame along each side."""
         return -(-(self.image_size // self.patch_size) // 2)
 
+    @property
+    def patch_pixels(self) -> int:
+        """See :attr:`Geometry.patch_pixels`."""
+        return self.patch_size**2
+
+    @property
+    def token_pixels(self) -> int:
+        """See :attr:`Geometry.token_pixels`."""
+        return self.image_size**2 // self.side**2
+
     def frame_size(
         self, n_frames: int, height: int, width: int, max_pixels: int | None = None
     ) -> tuple[int, int]:

@@ -47,6 +47,16 @@ class PatchGeometry:
         """Side of one visual token in pixels."""
         return self.patch_size * self.merge_size
 
+    @property
+    def patch_pixels(self) -> int:
+        """See :attr:`Geometry.patch_pixels`."""
+        return self.patch_size**2 * self.temporal_patch_size
+
+    @property
+    def token_pixels(self) -> int:
+        """See :attr:`Geometry.token_pixels`."""
+        return self.patch_pixels * self.merge_size**2
+
     def grid(self, n_frames: int, height: int, width: int) -> tuple[int, int, int]:
         """The patch grid (time, height, width) of a video, as in ``video_grid_thw``.
 
