@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from vidcap.errors import UsageError
 from vidcap.settings import PART_RANGES, SpeculationSettings
+
+#: Value of ``draft-tokens`` that leaves the length of drafts to measured cost.
+AUTO_LENGTH = "auto"
 
 #: Fields of the settings that say which method it is, and so are no parts of one.
 _IDENTITY = frozenset({"method", "draft", "summary"})
@@ -16,6 +19,29 @@ def part_keys() -> list[str]:
     """Every key, with dashes."""
     names = get_type_hints(SpeculationSettings)
     return [name.replace("_", "-") for name in names if name not in _IDENTITY]
+
+
+def to_fields(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Parts of a method as fields of the settings; ``draft-tokens`` ``auto`` is a tree.
+
+    Args:
+        parts: values by key or by field.
+
+    Raises:
+        UsageError: for ``draft-tokens=auto`` with another tree.
+    """
+    values = {field_name(key): value for key, value in parts.items()}
+    if values.get("draft_tokens") == AUTO_LENGTH:
+        del values["draft_tokens"]
+        if values.setdefault("tree", "auto") != "auto":
+            raise UsageError(f"draft-tokens=auto and tree={values['tree']} contradict each other")
+    return values
+
+
+def part_field(key: str, value: Any) -> str:
+    """The settings' field that a part with that value decides."""
+    name = field_name(key)
+    return "tree" if (name, value) == ("draft_tokens", AUTO_LENGTH) else name
 
 
 def field_name(key: str) -> str:
@@ -46,6 +72,8 @@ def parse_part(key: str, text: str) -> Any:
         return text
     if several := _several(hint):
         return _parse_several(key, text, several)
+    if key == "draft-tokens" and text == AUTO_LENGTH:
+        return AUTO_LENGTH
     whole = float not in (hint, *get_args(hint))
     try:
         return int(text) if whole else float(text)
@@ -64,7 +92,7 @@ def part_values(key: str) -> str:
     if name not in PART_RANGES:
         return "whole number"
     least, most = PART_RANGES[name]
-    return f"{least:g} to {most:g}"
+    return f"{least:g} to {most:g}" + (f", or {AUTO_LENGTH}" if name == "draft_tokens" else "")
 
 
 def _several(hint: Any) -> tuple[str, ...]:

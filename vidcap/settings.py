@@ -385,8 +385,23 @@ def method_settings(name: str, **overrides: Any) -> SpeculationSettings:
     settings = replace(preset, **given)
     idle = sorted(given.keys() - settings.parts())
     if idle:
+        of_a_tree = any(idle[0] in parts for parts in _TREE_PARTS.values())
         raise UsageError(
             f"{idle[0].replace('_', '-')} makes no difference to method '{name}'"
-            + (f" with tree '{settings.tree}'" if settings.needs_draft else "")
+            + (f" with tree '{settings.tree}'" if of_a_tree and settings.needs_draft else ""),
+            hint=part_owners(idle[0]),
         )
     return settings
+
+
+def part_owners(name: str) -> str | None:
+    """Which methods have the part `name` of the settings, as a hint.
+
+    Where none has it as it stands, the trees, prunings or loose rules that have it.
+    """
+    owners = [method for method, preset in METHODS.items() if name in preset.parts()]
+    tables = {"tree": _TREE_PARTS, "prune-by": _PRUNE_PARTS, "loose-rule": _LOOSE_PARTS}
+    for key, table in tables.items():
+        if not owners:
+            owners = [f"{key}={value}" for value, parts in table.items() if name in parts]
+    return "it belongs to: " + ", ".join(owners) if owners else None

@@ -39,4 +39,7 @@ def explained_memory() -> Iterator[None]:
 
 
 def _too_large() -> MemoryShortError:
-    return MemoryShortError("out of memory", hint="use fewer frames (--max-frames) or --max-pixels")
+    return MemoryShortError(
+        "out of memory",
+        hint="use fewer frames (--max-frames) or --max-pixels; `vidcap plan` says what it needs",
+    )

@@ -4,7 +4,7 @@ import pytest
 
 from vidcap.bench.arms import DEFAULT_ARMS, Arm, make_arms, parse_grid
 from vidcap.errors import UsageError
-from vidcap.parts import parse_fixed, parse_part
+from vidcap.parts import parse_fixed, parse_part, part_values
 from vidcap.settings import METHODS, method_settings
 
 
@@ -81,6 +81,24 @@ def test_what_makes_no_sense_is_a_usage_error(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         make_arms(arms, fixed, grid)
+
+
+def test_a_draft_length_of_auto_is_a_tree() -> None:
+    arms = make_arms(["plain", "sd", "lookup"], {}, {"draft-tokens": ("auto", "3")})
+    assert names(arms) == [
+        "plain",
+        "sd[draft-tokens=auto]",
+        "sd[draft-tokens=3]",
+        "lookup",
+        "lookup[draft-tokens=3]",
+    ]
+    assert arms[1].speculation == method_settings("sd", tree="auto")
+    (alone,) = make_arms(["specvlm"], {"draft-tokens": "auto"}, {})
+    assert alone == Arm("specvlm", method_settings("specvlm", tree="auto"))
+    with pytest.raises(UsageError, match="makes no difference to any arm") as caught:
+        make_arms(["plain"], {"draft-tokens": "auto"}, {})
+    assert (caught.value.hint or "").startswith("it belongs to: sd, parallelvlm, ")
+    assert part_values("draft-tokens") == "1 to 64, or auto"
 
 
 def test_assignments_are_read() -> None:

@@ -171,6 +171,25 @@ def test_a_folder_with_a_broken_file_ends_with_1_and_the_rest_is_measured(
     assert result.stderr.startswith("vidcap: error: a.mp4: ")
 
 
+def test_a_named_data_set_is_called_by_its_name(run: Run, tmp_path: Path) -> None:
+    write_dataset(tmp_path, 1, seed=0)
+    result = run("--dataset", f"mine={tmp_path}", "--arm", "plain", "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["settings"]["dataset"] == "mine"
+    assert report["settings"]["attn"] == "auto"
+    assert report["arms"][0]["clips"] == 1
+
+
+@pytest.mark.parametrize("dataset", ["nowhere", "mine=nowhere"])
+def test_a_missing_data_set_is_told_before_the_model_is_looked_for(
+    run: Run, dataset: str, tmp_path: Path
+) -> None:
+    result = run("--dataset", dataset, "--pair", str(tmp_path / "no-model"))
+    assert result.exit_code == 2
+    assert result.stderr.startswith("vidcap: error: no data set 'nowhere'\n")
+
+
 def test_nothing_is_printed_where_no_clip_could_be_used(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.mp4").write_bytes(b"no video")
     result = run("--dataset", tmp_path, "--arm", "plain")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vidcap.bench.datasets import read_dataset
+from vidcap.bench.datasets import named_place, read_dataset
 from vidcap.bench.rendered import render_dataset, world_of_length
 from vidcap.demo.clips import write_dataset
 from vidcap.demo.scenes import FIRST_WORLD, RICH_WORLD, World
@@ -45,6 +45,18 @@ def test_a_bare_folder_gives_its_videos_sorted_with_the_usual_prompt(folder: Pat
     assert data.clips[2].path == folder / "deep" / "c.webm"
     assert data.notice is None
     assert len({clip.identity for clip in data.clips}) == 3
+
+
+def test_a_data_set_may_have_a_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert named_place(f"mine={folder}") == ("mine", folder)
+    assert named_place(str(folder)) == (str(folder), folder)
+    monkeypatch.chdir(folder)
+    (folder / "a=b").mkdir()
+    assert named_place("a=b") == ("a=b", Path("a=b"))
+    assert named_place("x=a=b") == ("x", Path("a=b"))
+    for text in ("=videos", "mine=", "="):
+        with pytest.raises(UsageError, match="--dataset takes NAME=DIR, not"):
+            named_place(text)
 
 
 def test_more_clips_than_wanted_are_said_to_be_left_out(folder: Path) -> None:

@@ -14,9 +14,9 @@ from vidcap.errors import UsageError
 from vidcap.settings import (
     DEFAULT_METHOD,
     METHODS,
+    AttentionName,
     GenerationSettings,
     ModelSettings,
-    AttentionName,
     PositionPolicy,
     VideoSettings,
     method_settings,
@@ -93,6 +93,24 @@ def test_every_option_reaches_its_setting(cli, clip):
     )
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--draft-tokens", "auto"],
+        ["--draft-tokens", "auto", "--tree", "auto"],
+        ["--set", "draft-tokens=auto"],
+    ],
+)
+def test_a_draft_length_of_auto_is_the_tree_that_grows_as_it_pays(cli, clip, words):
+    path = clip("a.mp4")
+    for method in ("sd", "specvlm", "lvspec"):
+        result = cli("describe", "--method", method, *words, path)
+        assert result.exit_code == 0, result.stderr
+        assert cli.made[-1].settings[3] == method_settings(method, tree="auto")
+    cli("describe", *words, path)
+    assert cli.made[-1].settings[3] == METHODS["auto"]
+
+
 def test_no_draft_decodes_plainly(cli, clip):
     cli("describe", "--no-draft", clip("a.mp4"))
     model, _, _, speculation = cli.made[0].settings
@@ -124,9 +142,40 @@ def test_the_flag_wins_over_the_variable_and_the_variable_over_the_default(cli, 
         (
             ["--draft-tokens", "3"],
             f"draft-tokens makes no difference to method '{DEFAULT_METHOD}' with tree 'auto'\n"
-            f"hint: --method names another method than {DEFAULT_METHOD}, `vidcap models list`",
+            "hint: it belongs to: sd, parallelvlm, lvspec, fly, lookup, self; "
+            f"--method names another method than {DEFAULT_METHOD}, `vidcap models list`",
         ),
-        (["--method", "plain", "--draft-tokens", "3"], "draft-tokens makes no difference to"),
+        (
+            ["--method", "plain", "--draft-tokens", "3"],
+            "draft-tokens makes no difference to method 'plain'\nhint: it belongs to: sd, ",
+        ),
+        (
+            ["--method", "sd-tree", "--loose-rule", "fly", "--verify", "loose", "--prune-by", "uv"],
+            "FLy judges chains only",
+        ),
+        (
+            ["--method", "sd-tree", "--set", "loose-delta=0.1"],
+            "loose-delta makes no difference to method 'sd-tree'\nhint: it belongs to: lvspec\n",
+        ),
+        (
+            ["--method", "sd", "--set", "tree-nodes=9"],
+            "tree-nodes makes no difference to method 'sd' with tree 'chain'\n"
+            "hint: it belongs to: tree=dynamic\n",
+        ),
+        (
+            ["--method", "lookup", "--set", "tree-nodes=9"],
+            "tree-nodes makes no difference to method 'lookup'\nhint: it belongs to: tree=dynamic",
+        ),
+        (
+            ["--method", "sd", "--set", "prune-seed=9"],
+            "prune-seed makes no difference to method 'sd'\nhint: it belongs to: prune-by=random\n",
+        ),
+        (["--method", "sd", "--draft-tokens", "x"], "draft-tokens takes a whole number, not 'x'"),
+        (["--method", "sd", "--draft-tokens", "99"], "draft-tokens must be between 1 and 64"),
+        (
+            ["--method", "sd", "--draft-tokens", "auto", "--tree", "chain"],
+            "draft-tokens=auto and tree=chain contradict each other",
+        ),
         (
             ["--method", "sd-tree", "--draft-tokens", "3"],
             "draft-tokens makes no difference to method 'sd-tree' with tree 'static'",

@@ -39,6 +39,23 @@ def test_a_plan_reads_as_a_table(cli, video, pair, tiny_target, tiny_draft):
     assert "==>" not in result.stdout
 
 
+def test_that_no_preset_fits_is_said(cli, video, monkeypatch):
+    from vidcap.models import pair
+    from vidcap.models.machine import Device
+
+    small = Device("cpu", "a small machine", 2_000_000_000, bf16=True)
+    monkeypatch.setattr(pair, "find_device", lambda name: small)
+    monkeypatch.setattr("vidcap.plan.find_device", lambda name: small)
+    result = cli("plan", video)
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "vidcap: notice: no preset fits this machine, not even llava-onevision-7b, "
+        "which this plan is for\n"
+    )
+    assert "pair    llava-onevision-7b" in result.stdout
+    assert result.stdout.endswith(": does not fit\n")
+
+
 def test_folders_and_standard_input_are_planned_too(cli, video, pair, tmp_path):
     (tmp_path / "empty").mkdir()
     result = cli("plan", *pair, "--format", "json", tmp_path, tmp_path / "empty")

@@ -130,11 +130,11 @@ def test_the_flash_kernel_of_cpus_runs_in_every_format(dtype: torch.dtype) -> No
 def test_flash_attn_is_taken_where_it_is_demanded_and_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import transformers.utils
+    from transformers.utils import import_utils
 
     for installed in (False, True):
         monkeypatch.setattr(
-            transformers.utils, "is_flash_attn_2_available", lambda there=installed: there
+            import_utils, "is_flash_attn_2_available", lambda there=installed: there
         )
         taken = "flash_attention_2" if installed else "sdpa"
         assert vision_kernel("flash", CUDA, torch.bfloat16) == taken

@@ -74,9 +74,13 @@ def test_the_lean_step_does_not_call_the_released_forward(adapter: Any) -> None:
     assert len(calls) == 2  # reading the prompt's embeddings, and the prefill of the prefix
 
 
-def test_fused_weights_are_the_released_ones_and_take_no_extra_memory(folder: Path) -> None:
+@pytest.mark.parametrize(("kind", "copies"), [(PackedLinear, 3), (PlainLinear, 1)])
+def test_the_weights_are_the_released_ones_and_fused_where_they_are_not_packed(
+    folder: Path, kind: type, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from transformers import AutoModelForImageTextToText
 
+    monkeypatch.setattr(lean, "linear_maker", lambda weights: kind)
     adapter = load_model(folder, torch.device("cpu"), torch.float32)
     released = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32)
     expected = dict(released.named_parameters())
@@ -84,11 +88,9 @@ def test_fused_weights_are_the_released_ones_and_take_no_extra_memory(folder: Pa
     for name, weight in adapter.model.named_parameters():
         assert torch.equal(weight, expected[name]), name
     attention = adapter.model.model.language_model.layers[0].self_attn
-    storages = {
-        module.weight.untyped_storage().data_ptr()
-        for module in (attention.q_proj, attention.k_proj, attention.v_proj)
-    }
-    assert len(storages) == 1
+    modules = (attention.q_proj, attention.k_proj, attention.v_proj)
+    starts = {module.weight.untyped_storage().data_ptr() for module in modules}
+    assert len(starts) == copies
 
 
 def test_layers_of_another_form_take_the_released_forward(folder: Path) -> None:

@@ -86,6 +86,16 @@ def test_a_missing_draft_is_a_usage_error(tiny_target: Path) -> None:
         find_pair(ModelSettings(pair=str(tiny_target)), needs_draft=True)
 
 
+def test_a_missing_folder_is_told_before_a_missing_draft(tiny_target: Path, tmp_path: Path) -> None:
+    for name in ("./missing-folder", str(tmp_path / "missing"), "~/no/such/folder"):
+        for settings in (ModelSettings(pair=name), ModelSettings(target=name)):
+            with pytest.raises(ModelError, match="no model folder") as caught:
+                find_pair(settings, needs_draft=True)
+            assert name in caught.value.message
+    with pytest.raises(ModelError, match=r"config\.json is missing"):
+        find_pair(ModelSettings(pair=str(tmp_path)), needs_draft=True)
+
+
 @pytest.mark.parametrize("name", ["nosuchpreset", "+x/y", "a/b+"])
 def test_names_that_cannot_be_pairs(name: str) -> None:
     with pytest.raises(UsageError):

@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any
 
 from vidcap.errors import UsageError
-from vidcap.parts import assignments, field_name, parse_part
-from vidcap.settings import METHODS, SpeculationSettings, method_settings
+from vidcap.parts import assignments, field_name, parse_part, part_field, to_fields
+from vidcap.settings import METHODS, SpeculationSettings, method_settings, part_owners
 
 #: transformers' own greedy ``generate`` on the same weights and inputs.
 TRANSFORMERS = "transformers"
@@ -80,9 +80,11 @@ def make_arms(
     values = {key: [parse_part(key, text)] for key, text in fixed.items()}
     varied = {key: [parse_part(key, text) for text in texts] for key, texts in grid.items()}
     arms = [arm for name in dict.fromkeys(names) for arm in _variants(name, values, varied)]
-    for key in (*fixed, *grid):
-        if not any(arm.speculation and field_name(key) in arm.speculation.parts() for arm in arms):
-            raise UsageError(f"{key} makes no difference to any arm", hint=_owners(key))
+    used = frozenset().union(*(arm.speculation.parts() for arm in arms if arm.speculation))
+    for key, choices in (values | varied).items():
+        if not any(part_field(key, value) in used for value in choices):
+            hint = part_owners(field_name(key))
+            raise UsageError(f"{key} makes no difference to any arm", hint=hint)
     return arms
 
 
@@ -113,17 +115,18 @@ def _variants(
     for values in product(*choices.values()):
         parts = _effective(name, dict(zip(choices, values, strict=True)))
         label = ",".join(f"{key}={_typed(value)}" for key, value in parts.items() if key in grid)
-        overrides = {field_name(key): value for key, value in parts.items()}
         full_name = f"{name}[{label}]" if label else name
-        arms[full_name] = Arm(full_name, method_settings(name, **overrides))
+        arms[full_name] = Arm(full_name, method_settings(name, **to_fields(parts)))
     return list(arms.values())
 
 
 def _effective(name: str, parts: dict[str, Any]) -> dict[str, Any]:
     """Those of the parts that make a difference to a method, given the others."""
     while True:
-        method = replace(METHODS[name], **{field_name(key): value for key, value in parts.items()})
-        kept = {key: value for key, value in parts.items() if field_name(key) in method.parts()}
+        method = replace(METHODS[name], **to_fields(parts))
+        kept = {
+            key: value for key, value in parts.items() if part_field(key, value) in method.parts()
+        }
         if len(kept) == len(parts):
             return kept
         parts = kept
@@ -133,8 +136,3 @@ def _typed(value: Any) -> str:
     if isinstance(value, tuple):
         return "+".join(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _owners(key: str) -> str | None:
-    owners = [name for name, method in METHODS.items() if field_name(key) in method.parts()]
-    return "it belongs to: " + ", ".join(owners) if owners else None

@@ -58,6 +58,21 @@ class DataSet:
     notice: str | None = None
 
 
+def named_place(text: str) -> tuple[str, Path]:
+    """Name and place of a data set from ``NAME=PLACE`` or ``PLACE``, which then is its name.
+
+    Raises:
+        UsageError: name or place is empty.
+    """
+    name, equals, place = text.partition("=")
+    # A path may hold the sign as well.
+    if not equals or Path(text).exists():
+        return text, Path(text)
+    if not (name.strip() and place.strip()):
+        raise UsageError(f"--dataset takes NAME=DIR, not '{text}'")
+    return name.strip(), Path(place.strip()).expanduser()
+
+
 def read_dataset(place: Path, count: int, prompt: str | None) -> DataSet:
     """The first `count` clips of a folder or a JSONL file.
 

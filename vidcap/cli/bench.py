@@ -65,8 +65,9 @@ class BenchOptions:
         str,
         bench_option(
             "--dataset",
-            metavar="demo|DIR|FILE.jsonl",
-            help="Clips rendered on the spot, a folder of videos, or a file that lists them.",
+            metavar="demo|DIR|FILE.jsonl|NAME=DIR",
+            help="Clips rendered on the spot, a folder of videos, or a file that lists them; NAME "
+            "is what the results call it.",
         ),
     ] = _DEMO
     count: Annotated[
@@ -201,12 +202,18 @@ class _Measurement:
 
     def run(self, lengths: Sequence[int]) -> Report:
         """All arms on all clips."""
+        from vidcap.bench.datasets import named_place, read_dataset
         from vidcap.bench.machine import describe_machine
         from vidcap.bench.metrics import figures
         from vidcap.bench.results import RunStore
         from vidcap.bench.runner import Bench, shared_settings
 
         options = self._options
+        # What is wrong with a data set is told before the models are looked for.
+        name, data_set = _DEMO, None
+        if not lengths:
+            name, place = named_place(options.dataset)
+            data_set = read_dataset(place, options.count, options.prompt.text())
         captioner = self._captioner()
         machine = describe_machine(options.compute.threads)
         found: list[ArmFigures] = []
@@ -219,7 +226,7 @@ class _Measurement:
                 progress=self._console.busy,
                 on_error=self._fail,
             )
-            for data in self._datasets(captioner, lengths):
+            for data in [data_set] if data_set else self._rendered(captioner, lengths):
                 if data.notice:
                     self._console.notice(data.notice)
                 more = {} if data.visual_tokens is None else {"visual_tokens": data.visual_tokens}
@@ -227,7 +234,7 @@ class _Measurement:
         if bench.reused:
             self._console.notice(f"{bench.reused} results come from {options.out_file}")
         settings = {
-            "dataset": options.dataset,
+            "dataset": name,
             "count": options.count,
             "seed": options.seed if lengths else None,
             "visual_tokens": list(lengths) or None,
@@ -249,14 +256,10 @@ class _Measurement:
             self._console.notice(notice)
         return captioner
 
-    def _datasets(self, captioner: Captioner, lengths: Sequence[int]) -> Iterator[DataSet]:
-        from vidcap.bench.datasets import read_dataset
+    def _rendered(self, captioner: Captioner, lengths: Sequence[int]) -> Iterator[DataSet]:
         from vidcap.bench.rendered import render_dataset
 
         options = self._options
-        prompt = options.prompt.text()
-        if not lengths:
-            yield read_dataset(Path(options.dataset), options.count, prompt)
         for length in lengths:
             yield render_dataset(
                 self._place / str(length),
@@ -265,7 +268,7 @@ class _Measurement:
                 count=options.count,
                 seed=options.seed,
                 visual_tokens=length,
-                prompt=prompt,
+                prompt=options.prompt.text(),
                 ask=options.questions,
                 progress=self._console.busy,
             )

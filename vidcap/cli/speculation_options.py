@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from vidcap.cli.binding import option
 from vidcap.cli.completing import complete_method, complete_part
 from vidcap.errors import UsageError
-from vidcap.parts import field_name, parse_fixed, parse_part, part_keys
+from vidcap.parts import field_name, parse_fixed, parse_part, part_keys, to_fields
 from vidcap.settings import (
     DEFAULT_METHOD,
     METHODS,
@@ -40,11 +40,12 @@ class PartOptions:
     """Parts of a method, set by themselves."""
 
     draft_tokens: Annotated[
-        int | None,
+        str | None,
         _speculation(
             "--draft-tokens",
-            metavar="N",
-            help="Length of the drafted chain.",
+            metavar="auto|N",
+            help="Length of the drafted chain; auto drafts a tree that grows as long as that pays "
+            "by measured cost (--tree auto).",
             show_default=", ".join(
                 f"{name} {item.draft_tokens}"
                 for name, item in METHODS.items()
@@ -118,6 +119,8 @@ class PartOptions:
         self._check_looseness()
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         del values["set"]
+        if self.draft_tokens is not None:
+            values["draft_tokens"] = parse_part("draft-tokens", self.draft_tokens)
         values["viskip"] = VISKIP_THRESHOLD if self.viskip else None
         if self.verify is None and (self.loose_rule or self.loose_fraction is not None):
             values["verify"] = "loose"
@@ -144,7 +147,7 @@ class PartOptions:
             if field_name(key) in given:
                 raise UsageError(f"'{key}' is given twice")
             given[field_name(key)] = parse_part(key, text)
-        return given
+        return to_fields(given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +180,11 @@ class SpeculationOptions:
         try:
             settings = method_settings(name, **overrides)
         except UsageError as error:
-            if self.method or not overrides or error.hint:
+            if self.method or not overrides:
                 raise
             hint = f"--method names another method than {name}, `vidcap models list` lists them"
-            raise UsageError(error.message, hint=hint) from error
+            both = "; ".join(filter(None, (error.hint, hint)))
+            raise UsageError(error.message, hint=both) from error
         if settings.needs_draft and not use_draft:
             raise UsageError(f"--method {name} needs a draft, --no-draft takes it away")
         return settings

@@ -35,7 +35,7 @@ def vision_kernel(choice: AttentionName, device: torch.device, dtype: torch.dtyp
 
     torch's SDPA everywhere but where the flash kernel is demanded and flash-attn is installed.
     """
-    from transformers.utils import is_flash_attn_2_available
+    from transformers.utils.import_utils import is_flash_attn_2_available
 
     demanded = choice == "flash" and device.type == "cuda" and dtype in _HALF
     return "flash_attention_2" if demanded and is_flash_attn_2_available() else "sdpa"

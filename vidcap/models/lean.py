@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vidcap.engine.attention import AttentionStep, attend_tail
-from vidcap.models.packed import Projection, linear_maker
+from vidcap.models.packed import PackedLinear, Projection, linear_maker
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class LeanDecoder:
     """Runs tail rows through the layers of a text model of Qwen2's or Qwen3's form."""
 
     def __init__(self, text: Any):
-        """Fuses the projections in place: the released modules keep working on views of them.
+        """Fuses projections that are not packed in place: the released modules get views of them.
 
         Args:
             text: a released text model for which :func:`has_lean_form` holds.
@@ -160,11 +160,13 @@ def _fuse(layer: Any, make: Callable[[Tensor, Tensor | None], Projection]) -> _L
     attention, mlp = layer.self_attn, layer.mlp
     projections = [getattr(attention, name) for name in _QKV]
     biased, normed = attention.q_proj.bias is not None, hasattr(attention, "q_norm")
+    # A packed layer has its own copy; then the released modules may keep what they have.
+    stack = _joined if make is PackedLinear else _stack
     return _Layer(
-        qkv=make(_stack(projections, "weight"), _stack(projections, "bias") if biased else None),
+        qkv=make(stack(projections, "weight"), stack(projections, "bias") if biased else None),
         head_norms=(attention.q_norm, attention.k_norm) if normed else None,
         out=make(attention.o_proj.weight, None),
-        gate_up=make(_stack([mlp.gate_proj, mlp.up_proj], "weight"), None),
+        gate_up=make(stack([mlp.gate_proj, mlp.up_proj], "weight"), None),
         down=make(mlp.down_proj.weight, None),
         input_norm=layer.input_layernorm,
         mlp_norm=layer.post_attention_layernorm,
@@ -173,9 +175,13 @@ def _fuse(layer: Any, make: Callable[[Tensor, Tensor | None], Projection]) -> _L
 
 def _stack(modules: list[Any], name: str) -> Tensor:
     """The modules' parameters below one another; the modules get views of the result."""
-    parts = [getattr(module, name) for module in modules]
-    fused = torch.cat([part.detach() for part in parts])
-    views = fused.split([len(part) for part in parts])
+    fused = _joined(modules, name)
+    views = fused.split([len(getattr(module, name)) for module in modules])
     for module, view in zip(modules, views, strict=True):
         setattr(module, name, nn.Parameter(view, requires_grad=False))
     return fused
+
+
+def _joined(modules: list[Any], name: str) -> Tensor:
+    """A copy of the modules' parameters below one another."""
+    return torch.cat([getattr(module, name).detach() for module in modules])

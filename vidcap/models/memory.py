@@ -214,12 +214,13 @@ class _Work:
 
         Attention: states, their norm, queries, keys and values, and, where these are rotated (in
         float32 whatever the format is), what that takes. MLP: states, their norm, inner vectors.
+        The states are there twice, before the layer and within.
         """
         tower, size = self.facts.tower, self.form.size
         patches = self.load.pixels / self.facts.geometry.patch_pixels
         rotating = (4 if size == _FLOAT else 6) * _FLOAT if tower.rotates else 2 * size
-        attention = tower.width * (5 * size + rotating)
-        mlp = (2 * tower.width + tower.inner_vectors * tower.inner) * size
+        attention = tower.width * (6 * size + rotating)
+        mlp = (3 * tower.width + tower.inner_vectors * tower.inner) * size
         return round(patches * max(attention, mlp))
 
     @property

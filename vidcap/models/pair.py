@@ -115,17 +115,21 @@ def models_of(
     """Names of target and draft, as far as the settings and the method need them.
 
     Raises:
+        ModelError: no draft is named, and the target is a folder that is missing or incomplete.
         UsageError: a method that drafts without a draft model.
     """
-    draft = settings.draft or preset.draft
+    target, draft = settings.target or preset.target, settings.draft or preset.draft
     if not settings.use_draft or not needs_draft:
         draft = None
     elif draft is None:
+        if not target.startswith(BUILTIN):
+            # Of a mistyped folder, that it is missing comes first.
+            local_model(target, settings.revision)
         raise UsageError(
             "the method drafts, but no draft model was given",
             hint="add --draft MODEL, write --pair TARGET+DRAFT, or use --method plain",
         )
-    return settings.target or preset.target, draft
+    return target, draft
 
 
 def default_pair(settings: ModelSettings, *, needs_draft: bool) -> PairPreset:
