@@ -23,6 +23,7 @@ from vidcap.errors import InputError
 from vidcap.settings import VideoSettings
 from vidcap.video import DecodingInterruptedError, Frames, load_frames, plan_sampling
 from vidcap.video.reader import FrameReader
+from vidcap.video.shortcuts import RESERVES
 from vidcap.video.source import open_source
 
 FORMATS = [
@@ -135,13 +136,13 @@ def test_work_is_bounded_by_the_groups_of_pictures(
 def test_stream_that_is_refreshed_bit_by_bit(
     make_clip: ClipMaker, name: str, jumps: list[int]
 ) -> None:
-    # It has entry points but no key frames: after one vain jump it is decoded from the start.
+    # It has entry points but no key frames: after vain jumps it is decoded from the start.
     path = make_clip(
         name, frames=300, gop=60, draw=calm_picture, **{"x264-params": "intra-refresh=1:bframes=0"}
     )
     settings = VideoSettings(fps=2, start_s=4.2, end_s=6)
     check(load_frames(path, settings, same_size), read_all(path), settings)
-    assert len(jumps) == 1
+    assert len(jumps) == len(RESERVES)
 
 
 @pytest.mark.parametrize("start_s", [3.95, 4.0, 4.3, 5.9, 6.05])

@@ -136,3 +136,22 @@ def test_half_of_the_frames_are_every_second_one(make_clip):
     assert half.times_s.tolist() == frames.times_s.tolist()[::2]
     np.testing.assert_array_equal(half.rgb, frames.rgb[::2])
     assert len(frames.thinned().thinned().thinned().thinned().thinned().thinned().times_s) == 1
+
+
+def test_a_jump_that_misses_is_tried_with_more_reserve_before_none_is_made(make_clip, monkeypatch):
+    clip = make_clip("a.mp4", frames=300, gop=25)
+    reserves = []
+    approach = TimedFrames.approach
+
+    def miss_twice(self, target):
+        reserves.append(self._reserve_frames if self._may_jump else None)
+        if self._may_jump:
+            raise SeekMissedError
+        approach(self, target)
+
+    expected = load_frames(clip, FPS_2, same_size)
+    monkeypatch.setattr(TimedFrames, "approach", miss_twice)
+    found = load_frames(clip, FPS_2, same_size)
+    assert list(dict.fromkeys(reserves)) == [4, 20, None]
+    assert found.times_s.tolist() == expected.times_s.tolist()
+    assert (found.rgb == expected.rgb).all()

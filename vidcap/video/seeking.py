@@ -4,8 +4,9 @@ A jump is made only in formats whose index is known to be exact (MP4 and Matrosk
 while the time stamps are regular, and only to a key frame that lies before the wanted time by more
 than pictures are usually reordered. After it, everything before the key frame's own picture is
 dropped (pictures that follow it in the file and precede it on the screen miss their references),
-and where that picture turns out to lie behind the wanted time the jump has failed: the caller
-decodes from the start instead. So a sampled frame is the one that decoding from the start gives.
+and where that picture turns out to lie behind the wanted time the jump has failed: the caller tries
+again with a larger reserve, and decodes from the start where that fails too. So a sampled frame is
+the one that decoding from the start gives.
 """
 
 from __future__ import annotations
@@ -18,17 +19,14 @@ import av.error
 
 from vidcap.video.clock import Clock
 from vidcap.video.reader import MAX_THREADS, FrameReader
-from vidcap.video.shortcuts import SeekMissedError, Shortcuts, SkipMissedError
+from vidcap.video.shortcuts import RESERVES, SeekMissedError, Shortcuts, SkipMissedError
 from vidcap.video.skipping import Skipper, can_skip
 from vidcap.video.source import VideoSource
 
 _SEEKABLE = frozenset({"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"})
 
-#: Reserve before a wanted time: H.264 and HEVC reorder up to 16 pictures.
-_REORDER_FRAMES = 20
-
 #: A jump saves something if it leaves out more frames than the decoder then has in flight.
-_WORTHWHILE_FRAMES = _REORDER_FRAMES + MAX_THREADS
+_WORTHWHILE_FRAMES = RESERVES[-1] + MAX_THREADS
 
 
 class TimedFrames:
@@ -59,7 +57,10 @@ class TimedFrames:
         self._landing: Fraction | None = None
         self._delivered = Fraction(-1)
         self.shown_until = Fraction(0)
-        self._may_jump = shortcuts.jumps and source.container.format.name in _SEEKABLE
+        self._reserve_frames = shortcuts.reserve_frames or 0
+        self._may_jump = (
+            shortcuts.reserve_frames is not None and source.container.format.name in _SEEKABLE
+        )
         # Matroska's index lies at the end of the file and is read by the first jump.
         self._index_is_loaded = source.container.format.name != "matroska,webm"
         self._blind = not self._index_is_loaded
@@ -109,7 +110,7 @@ class TimedFrames:
         if not self._clock.regular:
             self._may_jump = False
             return
-        reserve = _REORDER_FRAMES * self._clock.frame_period
+        reserve = self._reserve_frames * self._clock.frame_period
         # MP4's index holds decoding times, up to a reserve earlier than what is shown.
         if not self._index_is_loaded or self._pays(self._key_frame_before(target - 2 * reserve)):
             self._jump(self._clock.stamp(target - reserve), target)
