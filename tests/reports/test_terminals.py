@@ -119,19 +119,16 @@ def test_a_bare_command_does_not_hang_on_standard_input(clip):
 
 @pytest.mark.parametrize("words", [["--help"], ["describe", "--help"], ["bench", "--help"]])
 def test_help_is_not_slow(words):
-    """It loads no model library; the seconds are CPU time, whatever else the machine does."""
+    """What takes long is never imported for it; a limit in seconds would depend on the machine."""
     code = (
-        "import sys, time; from vidcap.cli import main\n"
+        "import sys; from vidcap.cli import main\n"
         f"sys.argv = ['vidcap', *{words!r}]\n"
         "try:\n    main()\n"
-        "finally:\n    print({'torch', 'transformers', 'numpy', 'av'} & set(sys.modules) or '', "
-        "time.process_time(), file=sys.stderr)\n"
+        "finally:\n"
+        "    slow = {'torch', 'transformers', 'numpy', 'av', 'ray', 'huggingface_hub'}\n"
+        "    print(sorted(slow & set(sys.modules)), file=sys.stderr)\n"
     )
     command = [sys.executable, "-c", code]
-    runs = [
-        subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, timeout=60)
-        for _ in range(2)
-    ]
-    assert all(done.stdout.decode().strip().startswith("Usage: vidcap") for done in runs)
-    seconds = [float(done.stderr) for done in runs]
-    assert min(seconds) < 0.5
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, timeout=60)
+    assert done.stdout.decode().strip().startswith("Usage: vidcap")
+    assert done.stderr.decode().strip() == "[]"
