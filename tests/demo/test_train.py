@@ -33,10 +33,10 @@ from vidcap.demo.fit import Clock, Log, Run, Stage, fit
 from vidcap.demo.losses import FACT_WEIGHT, word_weights
 from vidcap.demo.scenes import FIRST_WORLD, frame_times, sample_scene, token_labels, truth
 from vidcap.demo.score import score_caption
-from vidcap.demo.states import state_labels
+from vidcap.demo.states import GROUNDS, state_labels
 from vidcap.demo.tokenizer import train_tokenizer
 from vidcap.demo.train import Pair, copy_vision, label_loss, train
-from vidcap.demo.world import RICH_WORLD
+from vidcap.demo.world import BACKGROUND_COLOURS, RICH_WORLD
 
 TARGET = ModelShape(2, 64, 64, 2, mrope_section=(4, 6, 6), vision_layers=1, vision_hidden=32)
 TARGET = replace(TARGET, vision_heads=2, vision_intermediate=32)
@@ -189,15 +189,37 @@ def test_states_tell_objects_with_a_history_apart() -> None:
     for seed in range(12):
         scene = sample_scene(FIRST_TRAINING_SEED + seed, world)
         facts, colours = truth(scene), token_labels(scene, frame_times(scene))["colour"]
-        histories = state_labels(facts, colours)["history"]
+        states = state_labels(facts, colours)
+        histories, since = states["history"], states["since"]
         assert ((histories > 0) == (colours > 0)).all()
+        assert ((since > 0) == (histories > 1)).all()
         for event in facts["events"]:
             first = int(event["time_s"])
             if event["kind"] == "changes colour":
                 assert not (histories[:first] == 3).any()
+            seconds = {round(event["time_s"]) for event in facts["events"]}
+            assert set(np.unique(since)[1:].tolist()) <= {second + 1 for second in seconds}
             seen.add((event["kind"], *np.unique(histories)[1:].tolist()))
     assert {kind for kind, *_ in seen} == {"appears", "changes colour"}
     assert {state for _, *states in seen for state in states} == {1, 2, 3}
+
+
+def test_states_tell_the_background() -> None:
+    palette, colours, seen = list(BACKGROUND_COLOURS), np.zeros((2, 4, 4), np.int16), set()
+    for seed in range(48):
+        facts = truth(sample_scene(FIRST_TRAINING_SEED + seed, RICH_WORLD))
+        states = state_labels(facts, colours)
+        said = {key: np.unique(states[key]).tolist() for key in ("ground", "first", "last")}
+        assert all(len(classes) == 1 for classes in said.values())
+        background = facts["background"]
+        assert GROUNDS[said["ground"][0]] == (background["axis"] or background["kind"])
+        named = [palette[said[key][0]] for key in ("first", "last")]
+        if background["kind"] == "checker":
+            assert sorted(named) == sorted(background["colours"])
+        else:
+            assert named == [background["colours"][0], background["colours"][-1]]
+        seen.add(said["ground"][0])
+    assert len(seen) == len(GROUNDS)
 
 
 def test_a_pair_may_start_from_another_with_other_words(tokenizer: Any, tmp_path: Path) -> None:
