@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 from transformers import AutoModelForImageTextToText
 
 from vidcap.demo import fit as fitting
@@ -31,6 +30,7 @@ from vidcap.demo.corpus import tokenizer_texts
 from vidcap.demo.degraded import clip, compression_noise
 from vidcap.demo.fit import Clock, Log, Run, Stage, fit
 from vidcap.demo.losses import FACT_WEIGHT, word_weights
+from vidcap.demo.optimizer import Optimizer
 from vidcap.demo.scenes import FIRST_WORLD, frame_times, sample_scene, token_labels, truth
 from vidcap.demo.score import score_caption
 from vidcap.demo.states import GROUNDS, state_labels
@@ -124,7 +124,7 @@ def test_the_loss_of_one_batch_falls(tokenizer: Any, encoder: Encoder, tmp_path:
     pair = start(tmp_path, tokenizer, [])
     module = pair.parts["vision"]
     batch = Batches(encoder, 0, 2, 1)[0]
-    forward, optimizer = pair.forward(pair.target), fitting.optimizer_for(module)
+    forward, optimizer = pair.forward(pair.target), Optimizer(module)
     losses = []
     for _ in range(12):
         loss = label_loss(forward.vision(batch.frames), pair.heads, batch)
@@ -297,12 +297,3 @@ def test_the_draft_starts_from_the_vision_tower_of_the_target(
     own, other = weights(pair.draft.model.visual), weights(pair.target.model.visual)
     assert torch.equal(own["blocks.0.attn.qkv.weight"], other["blocks.0.attn.qkv.weight"])
     assert torch.equal(own["merger.mlp.2.weight"], last)
-
-
-def test_only_matrices_decay() -> None:
-    module = nn.Linear(4, 3)
-    matrices, vectors = fitting.optimizer_for(module).param_groups
-    assert matrices["weight_decay"] > 0
-    assert matrices["params"] == [module.weight]
-    assert vectors["weight_decay"] == 0
-    assert vectors["params"] == [module.bias]

@@ -16,12 +16,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from vidcap.demo.batches import Batch, Batches, Encoder, Worlds
+from vidcap.demo.optimizer import Optimizer
 from vidcap.demo.world import FIRST_WORLD
 
 LOG_EVERY = 20
 SAVE_EVERY_S = 180.0
-#: Weight decay of matrices.
-_DECAY = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +114,6 @@ class Clock:
         return stage.peak_lr * min(1.0, (step + 1) / stage.warmup) * cosine
 
 
-def optimizer_for(module: nn.Module) -> torch.optim.AdamW:
-    """AdamW over the parameters that want gradients; only matrices decay."""
-    wanted = [p for p in module.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in wanted if p.ndim > 1], "weight_decay": _DECAY},
-        {"params": [p for p in wanted if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), fused=True)
-
-
 def fit(
     run: Run,
     stage: Stage,
@@ -140,7 +129,7 @@ def fit(
         check: called now and then without gradients; what it returns is logged.
     """
     path = run.out / f"{stage.name}.pt"
-    optimizer = optimizer_for(module)
+    optimizer = Optimizer(module)
     step, elapsed_s = _restore(path, module, optimizer) if run.resume else (0, 0.0)
     minutes = None if run.minutes is None else run.minutes[stage.name]
     clock = Clock(stage, minutes, elapsed_s)
@@ -186,13 +175,10 @@ def _loader(run: Run, stage: Stage, start: int) -> DataLoader[Batch]:
     )
 
 
-def _step(module: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, lr: float) -> None:
+def _step(module: nn.Module, optimizer: Optimizer, loss: Tensor, lr: float) -> None:
     loss.backward()
     torch.nn.utils.clip_grad_norm_([p for p in module.parameters() if p.requires_grad], 1.0)
-    for group in optimizer.param_groups:
-        group["lr"] = lr
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.step(lr)
 
 
 def _checked(check: Callable[[], str]) -> str:
@@ -207,9 +193,7 @@ def _line(run: Run, stage: Stage, step: int, clock: Clock) -> str:
     )
 
 
-def _save(
-    path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, step: int, elapsed_s: float
-) -> None:
+def _save(path: Path, module: nn.Module, optimizer: Optimizer, step: int, elapsed_s: float) -> None:
     """Write the state beside the old one, then replace that: a kill never leaves half a file."""
     state: dict[str, Any] = {
         "module": module.state_dict(),
@@ -222,7 +206,7 @@ def _save(
     os.replace(beside, path)
 
 
-def _restore(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, float]:
+def _restore(path: Path, module: nn.Module, optimizer: Optimizer) -> tuple[int, float]:
     if not path.exists():
         return 0, 0.0
     state = torch.load(path, map_location="cpu", weights_only=True)

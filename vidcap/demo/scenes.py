@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from vidcap.demo.backgrounds import pick, sample_background, shade
 from vidcap.demo.labels import CELL_CLASSES, LABEL_CLASSES, LABEL_NAMES, cell_labels, token_labels
 from vidcap.demo.objects import Background, Scene, SceneObject
-from vidcap.demo.paths import RESIZED_PX, Track, draw_path
+from vidcap.demo.paths import RESIZED_PX, draw_path
 from vidcap.demo.relations import closing_relation
 from vidcap.demo.render import render_frames
+from vidcap.demo.tracks import Track
 from vidcap.demo.world import (
     CLASHES,
     COLOURS,
