@@ -35,11 +35,11 @@ from vidcap.demo.tokenizer import TURN_END, VIDEO_PAD, VISION_END
 FIRST_TRAINING_SEED = 2**40
 HELD_OUT_SEED = 2**50
 #: Rows that questions get beyond the longest caption of a batch.
-QUESTION_ROWS = 96
+QUESTION_ROWS = 176
 #: Share of clips that are also asked for one sentence.
 BRIEF_SHARE = 0.15
 #: Rows that the texts of a clip take, about.
-TEXT_ROWS = 280
+TEXT_ROWS = 360
 CELL_PX = 28
 #: Position ids per pair of frames: tokens_per_second times the second that a pair spans.
 IDS_PER_GRID = 2

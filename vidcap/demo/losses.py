@@ -45,9 +45,19 @@ def word_weights(tokenizer: Any, rows: int) -> Tensor:
     return weights
 
 
-def text_loss(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """Cross-entropy of ``logits`` [rows, vocabulary], the mean weighted by the wanted token."""
-    return F.cross_entropy(logits, targets, weight=weights)
+def text_loss(logits: Tensor, batch: Batch, weights: Tensor, answers: float = 1.0) -> Tensor:
+    """Cross-entropy of a batch's texts, a weighted mean.
+
+    Args:
+        logits: [rows where something is learnt, vocabulary].
+        weights: of the wanted tokens, [vocabulary].
+        answers: how much more a token weighs behind the first text of a clip, its caption.
+    """
+    learnt = batch.targets >= 0
+    targets = batch.targets[learnt]
+    losses = F.cross_entropy(logits, targets, reduction="none")
+    factors = weights[targets] * torch.where(batch.texts[learnt] > 1, answers, 1.0)
+    return (losses * factors).sum() / factors.sum()
 
 
 def label_heads(hidden: int, classes: Mapping[str, int]) -> nn.ModuleDict:

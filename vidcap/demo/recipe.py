@@ -19,7 +19,7 @@ def at_most(world: World, tokens: int) -> World:
 SMALL_WORLD = at_most(RICH_WORLD, 130)
 
 _EARLY: Worlds = ((SMALL_WORLD, 0.75), (RICH_WORLD, 0.25))
-_LATE: Worlds = ((SMALL_WORLD, 0.3), (RICH_WORLD, 0.35), (LONG_WORLD, 0.35))
+_LATE: Worlds = ((SMALL_WORLD, 0.45), (RICH_WORLD, 0.25), (LONG_WORLD, 0.3))
 
 #: In the order in which they run; ``long`` goes on with the target.
 STAGES: dict[str, Stage] = {
@@ -28,7 +28,7 @@ STAGES: dict[str, Stage] = {
     ),
     "target": Stage("target", steps=12000, clips=12, worlds=_EARLY, rows=4800),
     "long": Stage(
-        "long", steps=2000, clips=12, peak_lr=4e-4, check_every=200, worlds=_LATE, rows=6000
+        "long", steps=2000, clips=14, peak_lr=5e-4, check_every=200, worlds=_LATE, rows=6000
     ),
     "draft": Stage("draft", steps=4000, clips=12, peak_lr=2e-3, worlds=_LATE, rows=6000),
 }
@@ -36,6 +36,9 @@ STAGES: dict[str, Stage] = {
 #: How a time budget for all stages is shared.
 TIME_SHARES = {"vision": 0.1, "target": 0.55, "long": 0.2, "draft": 0.15}
 
+#: How much more a word of an answer weighs than one of a caption: answers are short, and to find
+#: the one object that a question names is harder than to name them all in turn.
+ANSWER_WEIGHT = 3.0
 #: Weight of the labels of visual tokens, and of what the text model should know at them.
 LABEL_WEIGHT, STATE_WEIGHT = 0.15, 0.2
 #: Layers of target and draft behind which the text model should know it.

@@ -42,7 +42,14 @@ from vidcap.demo.losses import (
     text_loss,
     word_weights,
 )
-from vidcap.demo.recipe import LABEL_WEIGHT, STAGES, STATE_LAYERS, STATE_WEIGHT, TIME_SHARES
+from vidcap.demo.recipe import (
+    ANSWER_WEIGHT,
+    LABEL_WEIGHT,
+    STAGES,
+    STATE_LAYERS,
+    STATE_WEIGHT,
+    TIME_SHARES,
+)
 from vidcap.demo.scenes import LABEL_CLASSES
 from vidcap.demo.states import STATE_CLASSES
 
@@ -130,7 +137,7 @@ class Pair:
         def loss_of(batch: Batch) -> Tensor:
             visual = forward.vision(batch.frames)
             logits, states = read(batch, visual)
-            text = text_loss(logits, batch.targets[batch.targets >= 0], self.weights)
+            text = text_loss(logits, batch, self.weights, ANSWER_WEIGHT)
             known = label_loss(states, self.states, batch)
             self.run.log.note("text", text)
             self.run.log.note("states", known)
@@ -157,7 +164,7 @@ class Pair:
             far = F.kl_div(
                 F.log_softmax(logits, -1), wanted, reduction="batchmean", log_target=True
             )
-            text = text_loss(logits, batch.targets[batch.targets >= 0], self.weights)
+            text = text_loss(logits, batch, self.weights)
             self.run.log.note("text", text)
             self.run.log.note("far", far)
             return (
