@@ -184,7 +184,9 @@ def test_the_same_seed_renders_the_same_clips(geometry: QwenVLGeometry, tmp_path
 
 
 def test_a_length_that_no_clip_has_is_said(geometry: QwenVLGeometry, tmp_path: Path) -> None:
-    data = render_dataset(tmp_path, geometry, VIDEO, count=1, seed=0, visual_tokens=20_000)
+    data = render_dataset(
+        tmp_path, geometry, VIDEO, count=1, seed=0, visual_tokens=20_000, world=FIRST_WORLD
+    )
     most = max(
         geometry.visual_tokens(round(2 * seconds), height, width)
         for seconds in FIRST_WORLD.durations_s
@@ -195,6 +197,6 @@ def test_a_length_that_no_clip_has_is_said(geometry: QwenVLGeometry, tmp_path: P
 
 def test_a_range_behind_every_clip_is_an_input_error(geometry: QwenVLGeometry) -> None:
     with pytest.raises(InputError, match="past the end"):
-        world_of_length(geometry, VideoSettings(start_s=1000.0), 100)
-    _, tokens = world_of_length(geometry, VideoSettings(start_s=4.5), 100)
+        world_of_length(geometry, VideoSettings(start_s=1000.0), 100, FIRST_WORLD)
+    _, tokens = world_of_length(geometry, VideoSettings(start_s=4.5), 100, FIRST_WORLD)
     assert 0 < tokens < 48

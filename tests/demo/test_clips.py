@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vidcap.demo.clips import LAST_SEED, through_codec, write_dataset, write_mp4
-from vidcap.demo.scenes import frame_times, render_frames, sample_scene
+from vidcap.demo.scenes import FIRST_WORLD, frame_times, render_frames, sample_scene
 from vidcap.demo.score import score_caption
 
 
@@ -20,7 +20,7 @@ def decoded(path: Path) -> np.ndarray:
 @pytest.mark.parametrize("crf", [18, 26, 34])
 def test_the_codec_keeps_frames_in_number_order_and_look(crf: int) -> None:
     for seed in range(6):
-        scene = sample_scene(seed)
+        scene = sample_scene(seed, FIRST_WORLD)
         frames = render_frames(scene, frame_times(scene))
         coded = through_codec(frames, crf)
         assert coded.shape == frames.shape
@@ -32,7 +32,7 @@ def test_the_codec_keeps_frames_in_number_order_and_look(crf: int) -> None:
 
 
 def test_worse_quality_means_more_error() -> None:
-    scene = sample_scene(1)
+    scene = sample_scene(1, FIRST_WORLD)
     frames = render_frames(scene, frame_times(scene))
     fine, coarse = (
         np.abs(through_codec(frames, crf).astype(int) - frames).mean() for crf in (10, 45)
@@ -41,12 +41,12 @@ def test_worse_quality_means_more_error() -> None:
 
 
 def test_one_frame_survives_the_codec() -> None:
-    scene = sample_scene(2)
+    scene = sample_scene(2, FIRST_WORLD)
     assert len(through_codec(render_frames(scene, np.zeros(1)), 23)) == 1
 
 
 def test_an_mp4_is_what_players_expect(tmp_path: Path) -> None:
-    scene, path = sample_scene(5), tmp_path / "clip.mp4"
+    scene, path = sample_scene(5, FIRST_WORLD), tmp_path / "clip.mp4"
     write_mp4(scene, path)
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
@@ -62,7 +62,7 @@ def test_an_mp4_is_what_players_expect(tmp_path: Path) -> None:
 
 
 def test_an_mp4_shows_the_scene(tmp_path: Path) -> None:
-    scene, path = sample_scene(8), tmp_path / "clip.mp4"
+    scene, path = sample_scene(8, FIRST_WORLD), tmp_path / "clip.mp4"
     write_mp4(scene, path, fps=4, crf=18)
     rendered = render_frames(scene, frame_times(scene, 4))
     frames = decoded(path)
@@ -84,7 +84,7 @@ def test_a_dataset_holds_clips_and_their_truth(tmp_path: Path) -> None:
 
 def test_the_codec_gives_the_same_frames_each_time() -> None:
     for seed in range(3):
-        scene = sample_scene(seed)
+        scene = sample_scene(seed, FIRST_WORLD)
         frames = render_frames(scene, frame_times(scene, 8))
         assert len({through_codec(frames, 23).tobytes() for _ in range(10)}) == 1
 

@@ -26,6 +26,11 @@ from vidcap.demo.world import CLASHES, MOTIONS, SHAPES, SIZES
 SEEDS = range(150)
 
 
+def first_scene(seed: int) -> Scene:
+    """A scene of the first world."""
+    return sample_scene(seed, FIRST_WORLD)
+
+
 def one_object(**changes: object) -> Scene:
     """A white square in the middle of a black frame, standing still unless told otherwise."""
     facts: dict[str, object] = {
@@ -45,12 +50,12 @@ def one_object(**changes: object) -> Scene:
 
 def test_a_seed_always_gives_the_same_scene() -> None:
     for seed in (0, 7, 2**31 - 1, 2**40 + 5):
-        assert sample_scene(seed) == sample_scene(seed)
-    assert len({repr(sample_scene(seed)) for seed in SEEDS}) == len(SEEDS)
+        assert first_scene(seed) == first_scene(seed)
+    assert len({repr(first_scene(seed)) for seed in SEEDS}) == len(SEEDS)
 
 
 def test_objects_stay_inside_the_frame() -> None:
-    for scene in map(sample_scene, SEEDS):
+    for scene in map(first_scene, SEEDS):
         for thing in scene.objects:
             ends = thing.centres(np.asarray([0.0, scene.duration_s]))
             half = thing.across_px / 2
@@ -59,7 +64,7 @@ def test_objects_stay_inside_the_frame() -> None:
 
 
 def test_objects_hardly_overlap_and_differ_in_colour() -> None:
-    for scene in map(sample_scene, SEEDS):
+    for scene in map(first_scene, SEEDS):
         times = np.linspace(0, scene.duration_s, 21)
         for a, b in combinations(scene.objects, 2):
             gaps = np.hypot(*(a.centres(times) - b.centres(times)).T)
@@ -68,19 +73,19 @@ def test_objects_hardly_overlap_and_differ_in_colour() -> None:
 
 
 def test_objects_stand_out_from_the_background() -> None:
-    for scene in map(sample_scene, SEEDS):
+    for scene in map(first_scene, SEEDS):
         for name in scene.background.colours:
             assert not CLASHES[name] & {thing.colour for thing in scene.objects}
 
 
 def test_objects_are_named_from_left_to_right() -> None:
-    for scene in map(sample_scene, SEEDS):
+    for scene in map(first_scene, SEEDS):
         starts = [thing.start_px[0] for thing in scene.objects]
         assert all(b - a >= FIRST_WORLD.min_step_px for a, b in pairwise(starts))
 
 
 def test_facts_agree_with_paths() -> None:
-    for scene in map(sample_scene, SEEDS):
+    for scene in map(first_scene, SEEDS):
         for thing in scene.objects:
             travel = np.asarray(thing.velocity_px_s) * scene.duration_s
             distance = np.hypot(*travel)
@@ -93,7 +98,7 @@ def test_facts_agree_with_paths() -> None:
 
 def test_place_says_where_an_object_rests() -> None:
     seen = set()
-    for scene in map(sample_scene, range(400)):
+    for scene in map(first_scene, range(400)):
         for thing in scene.objects:
             if thing.place is None:
                 continue
@@ -107,7 +112,7 @@ def test_place_says_where_an_object_rests() -> None:
 
 
 def test_everything_in_the_world_occurs() -> None:
-    scenes = [sample_scene(seed) for seed in range(400)]
+    scenes = [first_scene(seed) for seed in range(400)]
     things = [thing for scene in scenes for thing in scene.objects]
     names = {**LABEL_NAMES, "motion": FIRST_WORLD.motions}
     for key in names:
@@ -131,7 +136,7 @@ def test_a_world_without_room_is_refused() -> None:
 
 
 def test_truth_survives_json() -> None:
-    for scene in map(sample_scene, range(30)):
+    for scene in map(first_scene, range(30)):
         account = truth(scene)
         assert json.loads(json.dumps(account)) == account
         assert [thing["shape"] for thing in account["objects"]] == [t.shape for t in scene.objects]
@@ -139,7 +144,7 @@ def test_truth_survives_json() -> None:
 
 
 def test_frames_have_the_size_of_the_scene_and_its_colours() -> None:
-    for scene in map(sample_scene, range(40)):
+    for scene in map(first_scene, range(40)):
         times = frame_times(scene)
         frames = render_frames(scene, times)
         width, height = scene.size
@@ -196,7 +201,7 @@ def test_silhouettes_differ_clearly() -> None:
 
 
 def test_labels_have_one_cell_per_merged_token() -> None:
-    for scene in map(sample_scene, range(30)):
+    for scene in map(first_scene, range(30)):
         times = frame_times(scene)
         labels = token_labels(scene, times)
         width, height = scene.size
