@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from vidcap.bench.arms import DEFAULT_ARMS, Arm, make_arms, parse_grid
+from vidcap.bench.arms import DEFAULT_ARMS, GENERATES, Arm, loading_method, make_arms, parse_grid
 from vidcap.errors import UsageError
 from vidcap.parts import parse_fixed, parse_part, part_values
 from vidcap.settings import METHODS, method_settings
@@ -22,6 +22,28 @@ def test_methods_run_as_their_presets_and_transformers_without_a_method() -> Non
     assert [arm.needs_draft for arm in arms] == [False, True, False]
     assert [arm.promises_exactness for arm in arms] == [True, True, False]
     assert [arm.settings()["method"] for arm in arms] == ["plain", "sd-tree", "transformers"]
+
+
+def test_transformers_drafts_with_the_draft_or_a_look_up() -> None:
+    plain, assisted, lookup = make_arms(GENERATES, {}, {})
+    assert (plain.name, assisted.name, lookup.name) == GENERATES
+    assert [arm.needs_draft for arm in (plain, assisted, lookup)] == [False, True, False]
+    assert not any(arm.promises_exactness for arm in (plain, assisted, lookup))
+    assert assisted.settings() == {"method": "transformers-assisted"}
+    assert lookup.settings() == {"method": "transformers-lookup", "prompt_lookup_num_tokens": 10}
+
+
+@pytest.mark.parametrize(
+    ("arms", "method"),
+    [
+        (["plain", "transformers", "lookup"], "plain"),
+        (["plain", "specvlm", "sd"], "specvlm"),
+        (["transformers-assisted"], "sd"),
+        (["transformers-assisted", "sd-tree"], "sd-tree"),
+    ],
+)
+def test_the_draft_is_loaded_where_an_arm_needs_it(arms: list[str], method: str) -> None:
+    assert loading_method(make_arms(arms, {}, {})) == METHODS[method]
 
 
 def test_every_method_is_an_arm_and_an_arm_named_twice_runs_once() -> None:
@@ -99,6 +121,12 @@ def test_a_draft_length_of_auto_is_a_tree() -> None:
         make_arms(["plain"], {"draft-tokens": "auto"}, {})
     assert (caught.value.hint or "").startswith("it belongs to: sd, parallelvlm, ")
     assert part_values("draft-tokens") == "1 to 64, or auto"
+
+
+def test_auto_comes_strict_and_loose() -> None:
+    arms = make_arms(["plain", "auto"], {"verify": "loose"}, {"loose-fraction": ("0", "0.9")})
+    assert names(arms) == ["plain", "auto[loose-fraction=0]", "auto[loose-fraction=0.9]"]
+    assert arms[2].speculation == method_settings("auto", verify="loose", loose_fraction=0.9)
 
 
 def test_assignments_are_read() -> None:

@@ -22,7 +22,7 @@ FIGURES = {
     *("visual_tokens", "draft_visual_tokens", "tokens_per_s", "ttft_s"),
     *("decode_speedup_vs_plain", "decode_speedup_vs_transformers"),
     *("end_to_end_speedup_vs_plain", "prefill_share", "other_share", "peak_memory_bytes"),
-    *("question_accuracy", "facts_by_kind", "rejections_on_facts", "step_ms"),
+    *("question_accuracy", "facts_by_kind", "rejections_on_facts", "step_ms", "note"),
 }
 
 
@@ -128,6 +128,29 @@ def test_other_forms_hold_the_same_arms(run: Run, form: str) -> None:
         assert set(rule) == set("|- :")
 
 
+def test_transformers_drafts_too_and_a_page_shows_it_all(run: Run, tmp_path: Path) -> None:
+    arms = ["plain", "transformers-assisted", "transformers-lookup"]
+    page = tmp_path / "page.html"
+    words = [word for arm in arms for word in ("--arm", arm)]
+    result = run("--visual-tokens", "48", *words, "--format", "json", "--html", page)
+    assert result.exit_code == 0, result.stderr
+    _, assisted, lookup = json.loads(result.stdout)["arms"]
+    assert (assisted["exact_match"], lookup["exact_match"]) == (1, 1)
+    assert (assisted["draft_visual_tokens"], lookup["draft_visual_tokens"]) == (0, None)
+    assert result.stderr == f"vidcap: notice: transformers-assisted: {assisted['note']}\n"
+    assert all(arm in page.read_text("utf-8") for arm in arms)
+
+
+def test_samples_have_the_seed_of_the_clips_and_are_not_compared(run: Run) -> None:
+    words = ("--visual-tokens", "48", "--arm", "plain", "--arm", "sd", "--format", "json")
+    result = run(*words, "--temperature", "0.9", "--top-p", "0.8", "--seed", "3")
+    assert (result.exit_code, result.stderr) == (0, "")
+    report = json.loads(result.stdout)
+    generation = report["settings"]["generation"]
+    assert [generation[name] for name in ("temperature", "top_p", "seed")] == [0.9, 0.8, 3]
+    assert [arm["exact_match"] for arm in report["arms"]] == [None, None]
+
+
 def test_an_arm_that_breaks_its_promise_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vidcap.engine.request.StrictGreedy", CarelessGreedy)
     words = ("--visual-tokens", "48", "--arm", "plain", "--arm", "sd", "--format", "json")
@@ -218,12 +241,20 @@ def test_truth_and_questions_of_a_data_set_are_scored(run: Run, tmp_path: Path) 
         (["--draft-tokens", "3"], "draft-tokens makes no difference to any arm"),
         (["--draft-tokens", "3", "--set", "draft-tokens=3"], "'draft-tokens' is given twice"),
         (["--arm", "sd", "--check-exact"], "--check-exact compares with plain"),
+        (["--check-exact", "--temperature", "1"], "--check-exact needs greedy texts"),
+        (["--temperature", "-1"], "--temperature must be between 0 and 100, not -1"),
+        (["--html", "."], "--html takes a file, . is a folder"),
+        (["--html", "none/page.html"], "--html: there is no folder none"),
         (["--visual-tokens", "many"], "--visual-tokens takes whole numbers above 0"),
         (["--visual-tokens", "0"], "--visual-tokens takes whole numbers above 0"),
         (["--dataset", ".", "--visual-tokens", "9"], "--visual-tokens chooses among demo clips"),
         (["--dataset", "nowhere"], "no data set 'nowhere'"),
         (["--seed", "2147483647", "--count", "2"], "--seed plus --count goes beyond 2147483647"),
         (["--no-draft"], "arm 'sd-tree' needs a draft, --no-draft takes it away"),
+        (
+            ["--arm", "transformers-assisted", "--no-draft"],
+            "arm 'transformers-assisted' needs a draft, --no-draft takes it away",
+        ),
         (["--format", "xml"], "invalid value for '--format'"),
         (["--out-file", "none/runs.jsonl"], "cannot write none/runs.jsonl"),
     ],

@@ -91,6 +91,30 @@ def test_step_times_are_per_call() -> None:
     assert found["transformers"].step_ms == {"target": 500.0, "draft": None, "verify": None}
 
 
+def test_of_what_transformers_drafts_no_single_call_is_known() -> None:
+    assisted = Arm("transformers-assisted", None)
+    run = make_run(arm=assisted.name, draft_visual_tokens=0)
+    found = by_name([assisted], [{assisted.name: run}])[assisted.name]
+    assert found.step_ms == {"target": None, "draft": None, "verify": None}
+    assert (found.note or "").startswith("its draft does not see the video")
+    seen = by_name([assisted], [{assisted.name: make_run(draft_visual_tokens=100)}])
+    assert seen[assisted.name].note is None
+    assert by_name([PLAIN], [{"plain": make_run()}])["plain"].note is None
+
+
+def test_tokens_that_came_with_the_prefill_are_not_decoded() -> None:
+    run = speculative(tokens=(1,) * 9, first_tokens=5, rounds=2, decode_s=2.0)
+    found = by_name([SD], [{"sd": run}])["sd"]
+    assert (found.mean_acceptance_length, found.tokens_per_s) == (2.0, 2.0)
+
+
+def test_samples_are_not_compared_token_by_token() -> None:
+    clips = [{"plain": make_run(), "sd": speculative(tokens=(1, 2))}]
+    (found,) = figures([SD], clips, sampled=True)
+    assert (found.exact_match, found.first_differences) == (None, ())
+    assert found.decode_speedup_vs_plain is not None
+
+
 def test_exact_match_counts_clips_and_tells_where_the_others_differ() -> None:
     plain = make_run(tokens=(5, 6, 7), margins=(0.5, 0.01, 2.0))
     clips = [
@@ -122,7 +146,7 @@ def test_what_was_not_run_or_is_not_known_is_null() -> None:
         *("exact_match", "facts_accuracy", "facts_relative", "facts_by_kind"),
         *("question_accuracy", "rejections_on_facts", "decode_speedup_vs_plain"),
         *("decode_speedup_vs_transformers", "end_to_end_speedup_vs_plain", "other_share"),
-        *("peak_memory_bytes", "draft_acceptance_rate"),
+        *("peak_memory_bytes", "draft_acceptance_rate", "note"),
     }
     assert {name for name, value in found.items() if value is None} == unknown
     assert found["step_ms"]["target"] is None

@@ -150,6 +150,55 @@ def test_margins_are_those_of_decoding_step_by_step(
     assert runs["plain"].margins == pytest.approx(seen[-length:], abs=1e-4)
 
 
+def run_arms(captioner: Captioner, data: DataSet, *names: str) -> ClipRuns:
+    """The runs of some arms on the first clip."""
+    arms = make_arms(names, {}, {})
+    (runs,) = Progress().bench(captioner, arms).run(replace(data, clips=data.clips[:1]))
+    return runs
+
+
+def test_transformers_drafts_with_the_draft_and_with_the_prompt(
+    captioner: Captioner, data: DataSet
+) -> None:
+    runs = run_arms(captioner, data, "plain", "transformers-assisted", "transformers-lookup")
+    plain, assisted, lookup = runs.values()
+    assert assisted.tokens == lookup.tokens == plain.tokens
+    for run in (assisted, lookup):
+        assert run.first_tokens + run.rounds + run.accepted == len(run.tokens)
+        assert run.accepted <= run.drafted
+        assert run.prefill_s + run.decode_s < run.total_s
+    assert 0 < assisted.drafted <= assisted.draft_calls
+    assert (assisted.visual_tokens, assisted.draft_visual_tokens) == (48, 0)
+    assert (lookup.draft_calls, lookup.draft_visual_tokens) == (0, None)
+
+
+def test_a_draft_of_another_width_is_refused_in_one_line(
+    captioner: Captioner, data: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = captioner.load().draft.model  # type: ignore[union-attr]
+    monkeypatch.setattr(draft.config.get_text_config(), "vocab_size", 9)
+    with pytest.raises(UsageError, match="no draft whose vocabulary has 9 rows beside the target"):
+        run_arms(captioner, data, "transformers-assisted")
+
+
+def test_samples_come_from_the_seed_alone(
+    captioner: Captioner, data: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sample(seed: int) -> list[tuple[int, ...]]:
+        generation = GenerationSettings(MAX_TOKENS, temperature=2.0, top_p=0.99, seed=seed)
+        monkeypatch.setattr(captioner, "_setup", replace(captioner._setup, generation=generation))
+        runs = run_arms(captioner, data, "plain", "transformers", "transformers-assisted")
+        assert runs["plain"].margins is None
+        return [run.tokens for run in runs.values()]
+
+    torch.manual_seed(0)
+    before = torch.random.get_rng_state()
+    first = sample(7)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert sample(7) == first
+    assert all(one != other for one, other in zip(sample(8), first, strict=True))
+
+
 def test_transformers_gets_its_attention_only_for_the_call(captioner: Captioner) -> None:
     config = captioner.load().target.model.config  # type: ignore[attr-defined]
     assert config.text_config._attn_implementation == ATTENTION_NAME
@@ -254,6 +303,8 @@ def test_an_arm_that_drafts_needs_a_draft(
     )
     with pytest.raises(UsageError, match="no draft"):
         Progress().bench(alone).run(data)
+    with pytest.raises(UsageError, match="'transformers-assisted' drafts, but no draft model"):
+        run_arms(alone, data, "transformers-assisted")
 
 
 def test_a_closed_session_tells_no_margins(captioner: Captioner, data: DataSet) -> None:

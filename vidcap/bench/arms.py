@@ -11,8 +11,16 @@ from vidcap.errors import UsageError
 from vidcap.parts import assignments, field_name, parse_part, part_field, to_fields
 from vidcap.settings import METHODS, SpeculationSettings, method_settings, part_owners
 
-#: transformers' own greedy ``generate`` on the same weights and inputs.
+#: transformers' own ``generate`` on the same weights and inputs.
 TRANSFORMERS = "transformers"
+#: The same with the pair's draft as its ``assistant_model``.
+ASSISTED = "transformers-assisted"
+#: The same with its ``prompt_lookup_num_tokens``.
+LOOKUP = "transformers-lookup"
+#: The arms that are none of vidcap's methods.
+GENERATES: tuple[str, ...] = (TRANSFORMERS, ASSISTED, LOOKUP)
+#: How many tokens the look-up of transformers drafts; what it does not say itself.
+LOOKUP_TOKENS = METHODS["lookup"].draft_tokens
 #: The arm that others are compared with.
 PLAIN = "plain"
 
@@ -25,7 +33,7 @@ class Arm:
 
     Attributes:
         name: as reports call it, ``sd`` or ``sd[draft-tokens=3]``.
-        speculation: the method; None for transformers.
+        speculation: the method; None for one of ``GENERATES``, which `name` then is.
     """
 
     name: str
@@ -34,7 +42,9 @@ class Arm:
     @property
     def needs_draft(self) -> bool:
         """Whether it runs the draft model."""
-        return self.speculation is not None and self.speculation.needs_draft
+        if self.speculation is None:
+            return self.name == ASSISTED
+        return self.speculation.needs_draft
 
     @property
     def speculates(self) -> bool:
@@ -50,7 +60,8 @@ class Arm:
         """The method and the parts that make a difference to it, as JSON types."""
         method = self.speculation
         if method is None:
-            return {"method": TRANSFORMERS}
+            drafts = {"prompt_lookup_num_tokens": LOOKUP_TOKENS} if self.name == LOOKUP else {}
+            return {"method": self.name, **drafts}
         settings: dict[str, Any] = {"method": method.method}
         if method.speculates:
             settings |= {"draft": method.draft, "verify": method.verify}
@@ -65,7 +76,7 @@ def make_arms(
     """The arms that were asked for.
 
     Args:
-        names: methods, or ``transformers``; named twice, an arm runs once.
+        names: methods, or some of ``GENERATES``; named twice, an arm runs once.
         fixed: parts with their value, for all arms that have them.
         grid: parts with several values: an arm that has such a part is run with each of them, one
             that has several with each combination.
@@ -88,6 +99,14 @@ def make_arms(
     return arms
 
 
+def loading_method(arms: Sequence[Arm]) -> SpeculationSettings:
+    """A method for whose sake everything is loaded that one of the arms needs."""
+    drafting = [arm for arm in arms if arm.needs_draft]
+    if not drafting:
+        return METHODS[PLAIN]
+    return next((arm.speculation for arm in drafting if arm.speculation), METHODS["sd"])
+
+
 def parse_grid(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Parts from ``KEY=V1,V2``; a value that comes twice counts once.
 
@@ -104,12 +123,10 @@ def _variants(
     name: str, fixed: Mapping[str, Sequence[Any]], grid: Mapping[str, Sequence[Any]]
 ) -> list[Arm]:
     """The arms of one name; those that would be the same run once."""
-    if name == TRANSFORMERS:
+    if name in GENERATES:
         return [Arm(name, None)]
     if name not in METHODS:
-        raise UsageError(
-            f"unknown arm '{name}'", hint="arms: " + ", ".join([*METHODS, TRANSFORMERS])
-        )
+        raise UsageError(f"unknown arm '{name}'", hint="arms: " + ", ".join([*METHODS, *GENERATES]))
     choices = {**fixed, **grid}
     arms = {}
     for values in product(*choices.values()):

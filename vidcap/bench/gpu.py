@@ -19,7 +19,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vidcap.bench.baseline import full_prompt, transformers_greedy
+from vidcap.bench.baseline import full_prompt, transformers_generate
 from vidcap.bench.random_models import RandomVideo, random_model, random_video
 from vidcap.engine.decoder import Decoder
 from vidcap.engine.kv import KVCache
@@ -156,7 +156,7 @@ def _exactness(
     suffix = video.suffix_ids.to(plan.device)
     prefix = target.encode(video.inputs, "reference")
     prompt = full_prompt(prefix, suffix)
-    expected = transformers_greedy(target, video.inputs, *prompt, limits, logits).tokens
+    expected = transformers_generate(target, video.inputs, *prompt, limits, logits).tokens
     base = Decoder.prefill(target.language, prefix)
     margins = choice_margins(base, suffix, logits, expected)
     for method, settings in METHODS.items():

@@ -13,6 +13,7 @@ import torch
 
 from vidcap import __version__
 from vidcap.models.machine import cpu, cuda_devices
+from vidcap.threads import available_threads
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -28,7 +29,7 @@ def describe_machine(threads: int | None) -> dict[str, Any]:
     return {
         "cpu": processor.label,
         "cores": os.cpu_count(),
-        "threads": threads or os.cpu_count(),
+        "threads": available_threads(threads),
         "memory_bytes": processor.memory_bytes,
         "gpus": [gpu.label for gpu in cuda_devices()],
         "platform": platform.platform(),

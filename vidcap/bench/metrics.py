@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from statistics import median
 from typing import Any
 
-from vidcap.bench.arms import PLAIN, TRANSFORMERS, Arm
+from vidcap.bench.arms import ASSISTED, PLAIN, TRANSFORMERS, Arm
 from vidcap.bench.results import ArmRun
 
 #: The runs of one clip by the name of the arm.
@@ -41,7 +41,7 @@ class ArmFigures:
     Attributes:
         name, settings: of the arm.
         clips: how many count.
-        exact_match: share of the clips with the tokens of plain decoding.
+        exact_match: share of the clips with the tokens of plain decoding, None for samples.
         first_differences: of the other clips.
         facts_accuracy: right / (right + wrong + missing).
         facts_relative: facts_accuracy / that of plain decoding.
@@ -62,6 +62,7 @@ class ArmFigures:
         step_ms: milliseconds per call of ``target`` (one token, from plain decoding), ``draft``
             and ``verify``.
         peak_memory_bytes: most memory of any run.
+        note: what has to be known about the arm, None for nothing.
     """
 
     name: str
@@ -88,6 +89,7 @@ class ArmFigures:
     other_share: float | None
     step_ms: dict[str, float | None]
     peak_memory_bytes: int | None
+    note: str | None
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON types, in printing order."""
@@ -99,18 +101,23 @@ class ArmFigures:
         return values
 
 
-def figures(arms: Sequence[Arm], clips: Sequence[ClipRuns], **more: Any) -> list[ArmFigures]:
+def figures(
+    arms: Sequence[Arm], clips: Sequence[ClipRuns], *, sampled: bool = False, **more: Any
+) -> list[ArmFigures]:
     """The figures of every arm.
 
     Args:
         arms: what ran.
         clips: the runs of every clip on which all of them ran.
+        sampled: whether tokens were drawn, so that equal ones are not to be expected.
         more: put into the arms' settings.
     """
-    return [_arm_figures(arm, clips, more) for arm in arms]
+    return [_arm_figures(arm, clips, sampled, more) for arm in arms]
 
 
-def _arm_figures(arm: Arm, clips: Sequence[ClipRuns], more: dict[str, Any]) -> ArmFigures:
+def _arm_figures(
+    arm: Arm, clips: Sequence[ClipRuns], sampled: bool, more: dict[str, Any]
+) -> ArmFigures:
     runs = [clip[arm.name] for clip in clips]
     plain, transformers = (_versus(clips, arm.name, name) for name in (PLAIN, TRANSFORMERS))
     peaks = (run.peak_memory_bytes for run in runs)
@@ -118,21 +125,37 @@ def _arm_figures(arm: Arm, clips: Sequence[ClipRuns], more: dict[str, Any]) -> A
         name=arm.name,
         settings=arm.settings() | more,
         clips=len(runs),
+        **_exactness([] if sampled else plain),
         **_accuracy(runs, plain),
         **_acceptance(runs),
         **_times(runs, plain),
         decode_speedup_vs_transformers=_speedup(transformers),
         step_ms=_step_ms(arm, runs, [other for _, other in plain]),
         peak_memory_bytes=max((peak for peak in peaks if peak is not None), default=None),
+        note=_note(arm, runs),
     )
 
 
-def _accuracy(runs: Sequence[ArmRun], plain: Sequence[tuple[ArmRun, ArmRun]]) -> dict[str, Any]:
+def _note(arm: Arm, runs: Sequence[ArmRun]) -> str | None:
+    if arm.name == ASSISTED and any(run.draft_visual_tokens == 0 for run in runs):
+        return (
+            "its draft does not see the video: generate hands on the prompt with its placeholders, "
+            "but nothing to put in their place"
+        )
+    return None
+
+
+def _exactness(plain: Sequence[tuple[ArmRun, ArmRun]]) -> dict[str, Any]:
     differences = [find_difference(run, other) for run, other in plain]
-    accuracy = _fact_accuracy(runs)
     return {
         "exact_match": _ratio(differences.count(None), len(differences)),
         "first_differences": tuple(item for item in differences if item is not None),
+    }
+
+
+def _accuracy(runs: Sequence[ArmRun], plain: Sequence[tuple[ArmRun, ArmRun]]) -> dict[str, Any]:
+    accuracy = _fact_accuracy(runs)
+    return {
         "facts_accuracy": accuracy,
         "facts_relative": _ratio(accuracy, _fact_accuracy([other for _, other in plain])),
         "facts_by_kind": _facts_by_kind(runs),
@@ -145,7 +168,7 @@ def _acceptance(runs: Sequence[ArmRun]) -> dict[str, Any]:
     accepted = sum(run.accepted for run in runs)
     return {
         "mean_accepted_drafts": _ratio(accepted, rounds),
-        "mean_acceptance_length": _ratio(sum(len(run.tokens) - 1 for run in runs), rounds),
+        "mean_acceptance_length": _ratio(sum(map(_decoded, runs)), rounds),
         "draft_acceptance_rate": _ratio(accepted, sum(run.drafted for run in runs)),
         "rejections_on_facts": _rejected_facts(runs),
         "visual_tokens": _mean(run.visual_tokens for run in runs),
@@ -195,8 +218,13 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
+def _decoded(run: ArmRun) -> int:
+    """Tokens that came behind the prefill."""
+    return len(run.tokens) - run.first_tokens
+
+
 def _tokens_per_s(run: ArmRun) -> float | None:
-    return _ratio(len(run.tokens) - 1, run.decode_s)
+    return _ratio(_decoded(run), run.decode_s)
 
 
 def _speedup(pairs: Sequence[tuple[ArmRun, ArmRun]]) -> float | None:
@@ -240,9 +268,9 @@ def _rejected_facts(runs: Sequence[ArmRun]) -> float | None:
 
 def _step_ms(arm: Arm, runs: Sequence[ArmRun], plain: Sequence[ArmRun]) -> dict[str, float | None]:
     if arm.speculation is None:
-        return {"target": _call_ms(runs, lambda run: (run.decode_s, run.rounds))} | dict.fromkeys(
-            ("draft", "verify")
-        )
+        alone = _call_ms(runs, lambda run: (run.decode_s, run.rounds))
+        target = alone if arm.name == TRANSFORMERS else None
+        return {"target": target, "draft": None, "verify": None}
     verify = _call_ms(runs, lambda run: (run.verify_s, run.rounds))
     return {
         "target": _call_ms(plain, lambda run: (run.verify_s, run.rounds)),

@@ -51,15 +51,23 @@ class Report:
             return to_json(self.to_dict(), indent=2, ascii_only=ascii_only) + "\n"
         if form == "csv":
             return _csv(self.arms)
-        rows = [[cell(arm) for cell in _COLUMNS.values()] for arm in self.arms]
-        tables = [[list(_COLUMNS), *rows]]
+        return "\n".join(_aligned(table, markdown=form == "md") for table in self.tables())
+
+    def tables(self) -> list[list[list[str]]]:
+        """The tables, each as rows of cells with the heads of its columns first.
+
+        The first has a row per arm and the columns of ``COLUMNS``. Where questions were asked,
+        what is right by kind follows.
+        """
+        rows = [[column.cell(arm) for column in COLUMNS] for arm in self.arms]
+        tables = [[[column.head for column in COLUMNS], *rows]]
         if any(arm.question_accuracy for arm in self.arms):  # whoever asks wants to know in detail
             facts, answers = (
                 [getattr(arm, name) for arm in self.arms]
                 for name in ("facts_by_kind", "question_accuracy")
             )
             tables += [_by_kind("facts", self.arms, facts), _by_kind("answers", self.arms, answers)]
-        return "\n".join(_aligned(table, markdown=form == "md") for table in tables if table)
+        return [table for table in tables if table]
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -78,25 +86,61 @@ def _steps(arm: ArmFigures) -> str:
     return "/".join(_number(arm.step_ms[call], 2) for call in ("target", "draft", "verify"))
 
 
-#: Columns of the tables. ``drafts`` counts accepted drafts per round, ``tok/call`` tokens per
-#: target call; ``decode`` and ``total`` are speedups over plain decoding, ``/transf.`` the decode
-#: speedup over transformers; ``step ms`` is the time of a target, a draft and a verifying call.
-_COLUMNS: dict[str, Callable[[ArmFigures], str]] = {
-    "arm": lambda arm: arm.name,
-    "visual": lambda arm: _number(arm.visual_tokens, 0),
-    "clips": lambda arm: str(arm.clips),
-    "exact": lambda arm: _percent(arm.exact_match, 0),
-    "facts": lambda arm: _percent(arm.facts_accuracy, 1),
-    "drafts": lambda arm: _number(arm.mean_accepted_drafts, 2),
-    "tok/call": lambda arm: _number(arm.mean_acceptance_length, 2),
-    "tok/s": lambda arm: _number(arm.tokens_per_s, 1),
-    "first s": lambda arm: _number(arm.ttft_s, 3),
-    "decode": lambda arm: _times(arm.decode_speedup_vs_plain),
-    "/transf.": lambda arm: _times(arm.decode_speedup_vs_transformers),
-    "total": lambda arm: _times(arm.end_to_end_speedup_vs_plain),
-    "prefill": lambda arm: _percent(arm.prefill_share, 0),
-    "step ms": _steps,
-}
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table of arms.
+
+    Attributes:
+        head: what stands above it.
+        meaning: of its figures, in words.
+        cell: what an arm has there.
+    """
+
+    head: str
+    meaning: str
+    cell: Callable[[ArmFigures], str]
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("arm", "the method, with the parts that were varied", lambda arm: arm.name),
+    Column("visual", "visual tokens of the target", lambda arm: _number(arm.visual_tokens, 0)),
+    Column("clips", "clips that count", lambda arm: str(arm.clips)),
+    Column("exact", "clips with the tokens of plain", lambda arm: _percent(arm.exact_match, 0)),
+    Column("facts", "facts that are right", lambda arm: _percent(arm.facts_accuracy, 1)),
+    Column(
+        "drafts",
+        "accepted drafts per round, without the bonus token",
+        lambda arm: _number(arm.mean_accepted_drafts, 2),
+    ),
+    Column(
+        "tok/call",
+        "tokens per target call, with the bonus token",
+        lambda arm: _number(arm.mean_acceptance_length, 2),
+    ),
+    Column("tok/s", "tokens per second of decoding", lambda arm: _number(arm.tokens_per_s, 1)),
+    Column("first s", "seconds to the first token", lambda arm: _number(arm.ttft_s, 3)),
+    Column(
+        "decode",
+        "decoding speed against plain",
+        lambda arm: _times(arm.decode_speedup_vs_plain),
+    ),
+    Column(
+        "/transf.",
+        "decoding speed against transformers",
+        lambda arm: _times(arm.decode_speedup_vs_transformers),
+    ),
+    Column(
+        "total",
+        "speed from the file to the whole answer against plain",
+        lambda arm: _times(arm.end_to_end_speedup_vs_plain),
+    ),
+    Column(
+        "prefill",
+        "share of vision towers and prefills in that time",
+        lambda arm: _percent(arm.prefill_share, 0),
+    ),
+    Column("step ms", "milliseconds of a target, a draft and a verifying call", _steps),
+)
 
 
 def _by_kind(

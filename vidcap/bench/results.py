@@ -28,8 +28,9 @@ class ArmRun:
         finish_reason: ``stop`` or ``length``.
         tokens: the generated ones, a stop token included.
         visual_tokens, draft_visual_tokens: what each model saw; the draft's None without a draft.
+        first_tokens: how many of the tokens came with the prefill.
         rounds: target calls behind the prefill.
-        drafted, accepted: drafted tokens, and those that became text.
+        drafted, accepted: drafted tokens of these rounds, and those that became text.
         draft_calls: forward passes of the draft while decoding.
         total_s: from the start of decoding the video to the end of the answer.
         ttft_s: from the start of decoding the video to the first token.
@@ -75,6 +76,7 @@ class ArmRun:
     facts: dict[str, tuple[int, int, int]] | None = None
     answer_right: bool | None = None
     question_kind: str | None = None
+    first_tokens: int = 1
 
     @staticmethod
     def from_dict(values: Any) -> ArmRun:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, cast
 
 import torch
 
-from vidcap.bench.baseline import BaselineRun, ReleasedModel, full_prompt, transformers_greedy
+from vidcap.bench.arms import ASSISTED, LOOKUP, LOOKUP_TOKENS
+from vidcap.bench.baseline import (
+    Assistance,
+    BaselineRun,
+    ReleasedModel,
+    full_prompt,
+    transformers_generate,
+)
 from vidcap.bench.datasets import Clip
 from vidcap.bench.facts import fact_counts, is_right, rejections_on_facts
 from vidcap.bench.machine import PeakMemory
 from vidcap.bench.results import ArmRun
 from vidcap.bench.watch import Watch
 from vidcap.captioner import Captioner
+from vidcap.decoding import answer_limits, logits_settings, sampling_settings
 from vidcap.demo.answers import score_answer
 from vidcap.demo.questions import Question
-from vidcap.engine.logits import LogitsSettings
 from vidcap.engine.loop import Limits
+from vidcap.errors import UsageError
 from vidcap.models.loading import LoadedPair
 from vidcap.output.record import Record, SpeculationPart, TimingPart, TokenCounts
 from vidcap.preprocess import model_fps
@@ -62,7 +70,7 @@ class MethodRunner:
 
     def run(self, clip: Clip, footage: Footage, key: str, rounds: int | None = None) -> ArmRun:
         """See :class:`ArmRunner`."""
-        pair, watch = self._captioner.load(), Watch()
+        pair, watch, generation = self._captioner.load(), Watch(), self._captioner.generation
         memory = PeakMemory(pair.device)
         begin = time.perf_counter() - footage.decode_s
         with self._captioner.open_frames(
@@ -70,8 +78,9 @@ class MethodRunner:
         ) as session:
             record = session.answer(clip.prompt, watch=watch, should_stop=_after(rounds))
             peak = memory.read()
-            plain = not self._captioner.speculation.speculates
-            margins = tuple(session.margins(clip.prompt, watch.tokens)) if plain else None
+            margins = None
+            if not self._captioner.speculation.speculates and generation.temperature == 0:
+                margins = tuple(session.margins(clip.prompt, watch.tokens))
         return ArmRun(
             **_answer(key, clip, self._name, watch.tokens, pair),
             **_figures(record),
@@ -84,15 +93,22 @@ class MethodRunner:
 
 
 class TransformersRunner:
-    """Runs ``generate`` of transformers on the target."""
+    """Runs ``generate`` of transformers on the target, with what it can draft with itself."""
 
     def __init__(self, captioner: Captioner, name: str):
         """Args:
-        captioner: whose target and settings are used; its method does not matter.
-        name: of the arm.
+            captioner: whose pair and settings are used; its method does not matter.
+            name: of the arm, which says what it drafts with.
+
+        Raises:
+            UsageError: transformers cannot draft with this pair.
         """
         self._captioner = captioner
         self._name = name
+        self._assistance = Assistance(
+            draft=_assistant(captioner.load()) if name == ASSISTED else None,
+            lookup_tokens=LOOKUP_TOKENS if name == LOOKUP else None,
+        )
 
     def run(self, clip: Clip, footage: Footage, key: str, rounds: int | None = None) -> ArmRun:
         """See :class:`ArmRunner`."""
@@ -103,15 +119,19 @@ class TransformersRunner:
             fps = model_fps(footage.frames, self._captioner.video.fps)
             inputs = target.prepare(footage.frames.rgb, fps, float(footage.frames.times_s[0]))
             before_s = footage.decode_s + time.perf_counter() - begin
-            generate = partial(transformers_greedy, target, inputs, *self._prompt(inputs, clip))
-            limits, logits = self._rules(rounds)
+            generate = partial(transformers_generate, target, inputs, *self._prompt(inputs, clip))
+            generation = self._captioner.generation
+            limits = _shortened(answer_limits(generation, target.rules), rounds)
+            logits = logits_settings(generation, target.rules)
             memory = PeakMemory(pair.device)
-            result = generate(limits, logits)
+            result = generate(limits, logits, sampling_settings(generation), self._assistance)
         stopped = result.tokens[-1] in limits.stop_ids
+        seen = inputs.visual_tokens if result.draft_saw_video else 0
         return ArmRun(
             **_answer(key, clip, self._name, result.tokens, pair),
             **_baseline_figures(result, before_s),
             visual_tokens=inputs.visual_tokens,
+            draft_visual_tokens=None if self._assistance.draft is None else seen,
             finish_reason="stop" if stopped else "length",
             peak_memory_bytes=memory.read(),
         )
@@ -123,18 +143,26 @@ class TransformersRunner:
         prefix = target.encode(inputs, self._captioner.model.positions)
         return full_prompt(prefix, target.suffix_ids(clip.prompt))
 
-    def _rules(self, rounds: int | None) -> tuple[Limits, LogitsSettings]:
-        generation, rules = self._captioner.generation, self._captioner.load().target.rules
-        most = generation.max_tokens
-        penalty = generation.repetition_penalty
-        return (
-            Limits(most if rounds is None else min(most, rounds + 1), rules.stop_ids),
-            LogitsSettings(
-                rules.vocab_size,
-                rules.placeholder_ids,
-                rules.repetition_penalty if penalty is None else penalty,
-            ),
+
+def _assistant(pair: LoadedPair) -> ReleasedModel:
+    """The pair's draft, where transformers takes it as an ``assistant_model``."""
+    if pair.draft is None:
+        raise UsageError(f"arm '{ASSISTED}' drafts, but no draft model was given")
+    target, draft = cast(ReleasedModel, pair.target), cast(ReleasedModel, pair.draft)
+    wide, narrow = (model.model.config.get_text_config().vocab_size for model in (target, draft))
+    if wide != narrow:
+        raise UsageError(
+            f"arm '{ASSISTED}': transformers takes no draft whose vocabulary has {narrow} rows "
+            f"beside the target's {wide}"
         )
+    return draft
+
+
+def _shortened(limits: Limits, rounds: int | None) -> Limits:
+    """Limits that end after `rounds` target calls at most, where that is given."""
+    if rounds is None:
+        return limits
+    return replace(limits, max_tokens=min(limits.max_tokens, rounds + 1))
 
 
 def _after(rounds: int | None) -> Callable[[], bool] | None:
@@ -189,11 +217,11 @@ def _figures(record: Record) -> dict[str, Any]:
 
 def _baseline_figures(result: BaselineRun, before_s: float) -> dict[str, Any]:
     return {
-        "draft_visual_tokens": None,
-        "rounds": len(result.tokens) - 1,
-        "drafted": 0,
-        "accepted": 0,
-        "draft_calls": 0,
+        "first_tokens": result.first_tokens,
+        "rounds": result.rounds,
+        "drafted": result.drafted,
+        "accepted": result.accepted,
+        "draft_calls": result.draft_calls,
         "total_s": before_s + result.ttft_s + result.decode_s,
         "ttft_s": before_s + result.ttft_s,
         "prefill_s": result.ttft_s,

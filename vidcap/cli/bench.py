@@ -5,38 +5,20 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-from vidcap.bench.arms import (
-    DEFAULT_ARMS,
-    PLAIN,
-    TRANSFORMERS,
-    Arm,
-    make_arms,
-    parse_grid,
-)
+from vidcap.bench.arms import PLAIN, Arm, loading_method
+from vidcap.bench.page import write_page
 from vidcap.bench.report import Report
 from vidcap.cli import runtime
 from vidcap.cli.answers import make_console
+from vidcap.cli.bench_options import DEMO, BenchOptions
 from vidcap.cli.console import Console
-from vidcap.cli.options import (
-    ComputeOptions,
-    LengthOptions,
-    MessageOptions,
-    PairOptions,
-    PartOptions,
-    PromptOptions,
-    VideoOptions,
-    bench_option,
-    model_settings,
-)
+from vidcap.cli.options import model_settings
 from vidcap.cli.signals import Interrupts
-from vidcap.errors import UsageError, VidcapError
+from vidcap.errors import VidcapError
 from vidcap.output.streams import is_unicode
-from vidcap.parts import parse_fixed
-from vidcap.settings import METHODS, GenerationSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,90 +26,6 @@ if TYPE_CHECKING:
     from vidcap.bench.datasets import Clip, DataSet
     from vidcap.bench.metrics import ArmFigures
     from vidcap.captioner import Captioner
-
-_DEMO = "demo"
-_LAST_SEED = 2**31 - 1
-_VISUAL_TOKENS = "1000"
-
-
-@dataclass(frozen=True, slots=True)
-class BenchOptions:
-    """The options of the bench."""
-
-    pair: PairOptions
-    compute: ComputeOptions
-    video: VideoOptions
-    prompt: PromptOptions
-    length: LengthOptions
-    parts: PartOptions
-    messages: MessageOptions
-    dataset: Annotated[
-        str,
-        bench_option(
-            "--dataset",
-            metavar="demo|DIR|FILE.jsonl|NAME=DIR",
-            help="Clips rendered on the spot, a folder of videos, or a file that lists them; NAME "
-            "is what the results call it.",
-        ),
-    ] = _DEMO
-    count: Annotated[
-        int, bench_option("--count", min=1, metavar="N", help="How many clips, at most.")
-    ] = 10
-    seed: Annotated[
-        int,
-        bench_option(
-            "--seed", min=0, max=_LAST_SEED, metavar="S", help="Which demo clips are rendered."
-        ),
-    ] = 0
-    visual_tokens: Annotated[
-        str | None,
-        bench_option(
-            "--visual-tokens",
-            metavar="N[,N]",
-            help="About how many visual tokens a demo clip has; each of several numbers in turn.",
-            show_default=_VISUAL_TOKENS,
-        ),
-    ] = None
-    arm: Annotated[
-        list[str] | None,
-        bench_option(
-            "--arm",
-            metavar="NAME",
-            help=f"What is compared (repeatable): {', '.join(METHODS)}, or {TRANSFORMERS}, "
-            "which is its own generate on the same inputs.",
-            show_default=", ".join(DEFAULT_ARMS),
-        ),
-    ] = None
-    grid: Annotated[
-        list[str] | None,
-        bench_option(
-            "--grid",
-            metavar="KEY=V1,V2",
-            help="Runs the arms that have a part with each of the values (repeatable).",
-        ),
-    ] = None
-    questions: Annotated[
-        bool,
-        bench_option("--questions", help="Ask about every demo clip as well."),
-    ] = False
-    check_exact: Annotated[
-        bool,
-        bench_option(
-            "--check-exact", help="End with 1 where an arm that promises plain's text differs."
-        ),
-    ] = False
-    format: Annotated[
-        Literal["table", "json", "md", "csv"],
-        bench_option("--format", help="Form of the figures on standard output."),
-    ] = "table"
-    out_file: Annotated[
-        Path | None,
-        bench_option(
-            "--out-file",
-            metavar="FILE",
-            help="Keep every single result there; a second run goes on where the first ended.",
-        ),
-    ] = None
 
 
 def bench(options: BenchOptions) -> int:
@@ -137,12 +35,8 @@ def bench(options: BenchOptions) -> int:
     acceptance and accuracy go to standard output.
     """
     console = make_console(options.messages)
-    arms = _arms(options)
-    lengths = _lengths(options)
-    if options.check_exact and PLAIN not in [arm.name for arm in arms]:
-        raise UsageError("--check-exact compares with plain", hint=f"add --arm {PLAIN}")
-    if options.seed + options.count - 1 > _LAST_SEED:
-        raise UsageError(f"--seed plus --count goes beyond {_LAST_SEED}")
+    arms, lengths = options.arms(), options.lengths()
+    options.check(arms)
     runtime.hush_libraries(console)
     folder = tempfile.TemporaryDirectory(prefix="vidcap-", ignore_cleanup_errors=True)
     with Interrupts(), folder as place:
@@ -155,39 +49,13 @@ def bench(options: BenchOptions) -> int:
         ascii_only = not is_unicode(sys.stdout.encoding)
         sys.stdout.write(report.render(options.format, ascii_only=ascii_only))
         sys.stdout.flush()
+        if options.html is not None:
+            write_page(report, options.html)
+    for arm in report.arms:
+        if arm.note:
+            console.notice(f"{arm.name}: {arm.note}")
     different = _tell_differences(arms, report.arms, console, check=options.check_exact)
     return 1 if measurement.failed or different else 0
-
-
-def _arms(options: BenchOptions) -> list[Arm]:
-    fixed = parse_fixed(options.parts.set or [])
-    for name, value in options.parts.given().items():
-        key = name.replace("_", "-")
-        if key in fixed:
-            raise UsageError(f"'{key}' is given twice")
-        fixed[key] = str(value)
-    arms = make_arms(options.arm or DEFAULT_ARMS, fixed, parse_grid(options.grid or []))
-    drafting = [arm.name for arm in arms if arm.needs_draft]
-    if drafting and options.pair.no_draft:
-        raise UsageError(f"arm '{drafting[0]}' needs a draft, --no-draft takes it away")
-    return arms
-
-
-def _lengths(options: BenchOptions) -> list[int]:
-    """The asked numbers of visual tokens, none for a data set that has its own clips."""
-    if options.dataset != _DEMO:
-        if options.questions:
-            raise UsageError("--questions asks about demo clips, --dataset names others")
-        if options.visual_tokens is not None:
-            raise UsageError("--visual-tokens chooses among demo clips, --dataset names others")
-        return []
-    words = (options.visual_tokens or _VISUAL_TOKENS).split(",")
-    if not all(word.strip().isdecimal() and int(word) for word in words):
-        raise UsageError(
-            f"--visual-tokens takes whole numbers above 0, joined by commas, "
-            f"not '{options.visual_tokens}'"
-        )
-    return list(dict.fromkeys(int(word) for word in words))
 
 
 class _Measurement:
@@ -195,6 +63,7 @@ class _Measurement:
 
     def __init__(self, options: BenchOptions, console: Console, arms: Sequence[Arm], place: Path):
         self._options = options
+        self._generation = options.generation_settings()
         self._console = console
         self._arms = arms
         self._place = place
@@ -210,7 +79,7 @@ class _Measurement:
 
         options = self._options
         # What is wrong with a data set is told before the models are looked for.
-        name, data_set = _DEMO, None
+        name, data_set = DEMO, None
         if not lengths:
             name, place = named_place(options.dataset)
             data_set = read_dataset(place, options.count, options.prompt.text())
@@ -230,7 +99,10 @@ class _Measurement:
                 if data.notice:
                     self._console.notice(data.notice)
                 more = {} if data.visual_tokens is None else {"visual_tokens": data.visual_tokens}
-                found += figures(self._arms, bench.run(data), **more)
+                runs = bench.run(data)
+                found += figures(self._arms, runs, sampled=self._generation.temperature > 0, **more)
+        for warning in captioner.warnings:
+            self._console.warning(warning)
         if bench.reused:
             self._console.notice(f"{bench.reused} results come from {options.out_file}")
         settings = {
@@ -245,12 +117,11 @@ class _Measurement:
 
     def _captioner(self) -> Captioner:
         options = self._options
-        methods = [arm.speculation for arm in self._arms if arm.speculation and arm.needs_draft]
         captioner = runtime.make_captioner(
             model_settings(options.pair, options.compute),
             options.video.settings(),
-            GenerationSettings(max_tokens=options.length.max_tokens),
-            methods[0] if methods else METHODS[PLAIN],
+            self._generation,
+            loading_method(self._arms),
         )
         for notice in captioner.notices:
             self._console.notice(notice)

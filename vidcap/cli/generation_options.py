@@ -49,7 +49,7 @@ class LengthOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerationOptions(LengthOptions):
+class SamplingOptions(LengthOptions):
     """How much text, and how its tokens are chosen."""
 
     temperature: Annotated[
@@ -64,6 +64,22 @@ class GenerationOptions(LengthOptions):
             "--top-p", metavar="P", help="Sample from the fewest likely tokens that hold this mass."
         ),
     ] = _GENERATION.top_p
+
+    def with_seed(self, seed: int | None) -> GenerationSettings:
+        """The options as settings, with the seed of the samples.
+
+        Raises:
+            UsageError: where a value makes no sense.
+        """
+        return GenerationSettings(
+            max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p, seed=seed
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOptions(SamplingOptions):
+    """Those options, and the seed of the samples."""
+
     seed: Annotated[
         int | None,
         _generation("--seed", min=0, metavar="S", help="Seed of the samples."),
@@ -75,9 +91,4 @@ class GenerationOptions(LengthOptions):
         Raises:
             UsageError: where a value makes no sense.
         """
-        return GenerationSettings(
-            max_tokens=self.max_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
-        )
+        return self.with_seed(self.seed)
