@@ -37,6 +37,29 @@ def run(
     )
 
 
+def numbered_videos(folder: Path, count: int) -> Path:
+    """A new folder with ``0.mp4``, ``1.mp4`` ..., each of another size."""
+    folder.mkdir()
+    for number in range(count):
+        (folder / f"{number}.mp4").write_bytes(b"x" * number)
+    return folder
+
+
+def events(log: Path, what: str) -> list[list[Any]]:
+    """The calls of one kind in a FAKE_LOG: kind, name of the video, process."""
+    lines = log.read_text("utf-8").splitlines() if log.exists() else []
+    return [call for call in map(json.loads, lines) if call[0] == what]
+
+
+def wait_for(log: Path, what: str, count: int, seconds: float = 30.0) -> list[list[Any]]:
+    """Those calls, once there are so many."""
+    deadline = time.monotonic() + seconds
+    while len(found := events(log, what)) < count:
+        assert time.monotonic() < deadline, f"only {found}"
+        time.sleep(0.005)
+    return found
+
+
 def ones(count: int) -> str:
     """FAKE_WORDS for so many words."""
     return json.dumps(["one "] * count)

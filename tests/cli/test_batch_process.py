@@ -19,10 +19,13 @@ from tests.cli.processes import (
     COMMAND,
     ROOT,
     environment,
+    events,
+    numbered_videos,
     on_terminal,
     read_until,
     run,
     started,
+    wait_for,
 )
 from vidcap.output.record import record_schema
 
@@ -31,16 +34,7 @@ COUNT = 5
 
 @pytest.fixture
 def folder(tmp_path):
-    folder = tmp_path / "videos"
-    folder.mkdir()
-    for number in range(COUNT):
-        (folder / f"{number}.mp4").write_bytes(b"x" * number)
-    return folder
-
-
-def events(log: Path, what: str) -> list[str]:
-    lines = log.read_text("utf-8").splitlines() if log.exists() else []
-    return [call[1] for call in map(json.loads, lines) if call[0] == what]
+    return numbered_videos(tmp_path / "videos", COUNT)
 
 
 def kill_when(process: subprocess.Popen[bytes], log: Path, closed: int, delay_s: float) -> None:
@@ -106,8 +100,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(folder, tmp_path):
     env = {"FAKE_DELAY": "0.1", "FAKE_LOG": str(log)}
     words = ["describe", "-q", "--out-file", out, folder]
     with started(*words, env=env) as process:
-        while len(events(log, "answer")) < 3:
-            time.sleep(0.005)
+        wait_for(log, "answer", 3)
         time.sleep(0.25)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)
@@ -119,7 +112,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(folder, tmp_path):
     found = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     assert [record["finish_reason"] for record in found] == ["stop"] * COUNT
     assert sorted(Path(record["path"]).name for record in found) == sorted(os.listdir(folder))
-    assert events(log, "open").count("0.mp4") == 1
+    assert [name for _, name, _ in events(log, "open")].count("0.mp4") == 1
 
 
 def test_ctrl_c_leaves_no_half_answer_in_a_folder(folder, tmp_path):
@@ -127,8 +120,7 @@ def test_ctrl_c_leaves_no_half_answer_in_a_folder(folder, tmp_path):
     env = {"FAKE_DELAY": "0.1", "FAKE_LOG": str(log)}
     words = ["describe", "-q", "-o", out, folder]
     with started(*words, env=env) as process:
-        while len(events(log, "answer")) < 2:
-            time.sleep(0.005)
+        wait_for(log, "answer", 2)
         time.sleep(0.25)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
@@ -140,8 +132,7 @@ def test_ctrl_c_between_windows_keeps_the_windows_before(folder):
     env = {"FAKE_DELAY": "0.1"}
     words = ["describe", "-q", "--format", "json", "--every", "2", folder / "0.mp4"]
     with started(*words, env=env | {"FAKE_LOG": str(folder / "log")}) as process:
-        while len(events(folder / "log", "answer")) < 2:
-            time.sleep(0.005)
+        wait_for(folder / "log", "answer", 2)
         time.sleep(0.25)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=20)
@@ -165,7 +156,7 @@ def test_lines_are_answered_as_they_arrive_by_one_loaded_pair(folder, tmp_path):
             assert json.loads(line)["path"] == f"{folder}/{number}.mp4"
         process.stdin.close()
         assert process.wait(timeout=10) == 0
-    assert events(log, "open") == ["0.mp4", "1.mp4", "2.mp4"]
+    assert [name for _, name, _ in events(log, "open")] == ["0.mp4", "1.mp4", "2.mp4"]
 
 
 def test_ctrl_c_while_waiting_for_a_line_ends_at_once(folder):

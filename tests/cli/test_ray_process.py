@@ -9,12 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import jsonschema
 import pytest
 
-from tests.cli.processes import ROOT, environment, started
+from tests.cli.processes import ROOT, environment, events, numbered_videos, started, wait_for
 from vidcap import Captioner
 from vidcap.demo.clips import write_mp4
 from vidcap.demo.scenes import sample_scene
@@ -30,28 +29,13 @@ from vidcap.settings import (
 pytestmark = pytest.mark.system
 
 COUNT = 8
+#: A cluster takes its time to start.
+STARTED_S = 180.0
 
 
 @pytest.fixture
 def folder(tmp_path):
-    folder = tmp_path / "videos"
-    folder.mkdir()
-    for number in range(COUNT):
-        (folder / f"{number}.mp4").write_bytes(b"x" * number)
-    return folder
-
-
-def events(log: Path, what: str) -> list[list]:
-    lines = log.read_text("utf-8").splitlines() if log.exists() else []
-    return [call for call in map(json.loads, lines) if call[0] == what]
-
-
-def wait_for(log: Path, what: str, count: int) -> list[list]:
-    deadline = time.monotonic() + 180
-    while len(found := events(log, what)) < count:
-        assert time.monotonic() < deadline, f"only {found}"
-        time.sleep(0.02)
-    return found
+    return numbered_videos(tmp_path / "videos", COUNT)
 
 
 def valid(text: str) -> list[dict]:
@@ -66,7 +50,7 @@ def test_a_worker_killed_in_mid_run_is_replaced_and_its_video_done_again(folder,
     half = max(1, len(os.sched_getaffinity(0)) // 2)
     words = ["describe", "-v", "--format=jsonl", "--ray", "local", f"--threads={half}", folder]
     with started(*words, env={"FAKE_DELAY": "0.15", "FAKE_LOG": str(log)}) as process:
-        *_, (_, _, prompt_pid) = wait_for(log, "answer", 3)
+        *_, (_, _, prompt_pid) = wait_for(log, "answer", 3, STARTED_S)
         os.kill(prompt_pid, signal.SIGKILL)
         out, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
@@ -91,7 +75,7 @@ def test_a_driver_killed_in_mid_run_loses_nothing_and_the_next_goes_on(folder, t
     env = {"FAKE_DELAY": "0.15", "FAKE_LOG": str(log)}
     words = ["describe", "--out-file", out, folder]
     with started(*words, "--ray", "local", env=env) as process:
-        wait_for(log, "close", 3)
+        wait_for(log, "close", 3, STARTED_S)
         process.send_signal(signal.SIGKILL)
         process.wait()
     before = out.read_bytes()
@@ -114,7 +98,7 @@ def test_ctrl_c_ends_the_workers_and_keeps_what_is_done(folder, tmp_path):
     env = {"FAKE_DELAY": "0.15", "FAKE_LOG": str(log)}
     words = ["describe", "-q", "--format", "json", "-o", out, "--ray", "local", folder]
     with started(*words, env=env) as process:
-        wait_for(log, "close", 3)
+        wait_for(log, "close", 3, STARTED_S)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (130, b"")

@@ -7,14 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.models.contract import FamilyContract
 from tests.models.family_checks import (
-    PRUNINGS,
-    check_beside,
-    check_kept,
     check_logits,
-    check_methods,
     check_prompt,
-    check_pruning,
     frames_for,
     load_family,
 )
@@ -26,9 +22,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return load_family(tmp_path_factory.mktemp("llava"), "llava_onevision")
 
 
+class TestContract(FamilyContract):
+    adapter = LlavaOnevision
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_prompt_and_pixels_are_the_processors(models: dict[str, Any], count: int) -> None:
-    assert isinstance(models["target"], LlavaOnevision)
     check_prompt(models["target"], count)
 
 
@@ -68,24 +67,3 @@ def test_a_blind_draft_reads_the_closing_token_where_the_video_was(models: dict[
     embeds = draft.language.embed(ids)
     assert torch.equal(embeds[0, 1], draft.model.model.image_newline)
     assert torch.equal(embeds[0, 0], draft.model.get_input_embeddings().weight[20])
-
-
-@pytest.mark.parametrize("kept", [[0, 8, 9, 53], []])
-def test_kept_tokens_are_as_in_the_whole_prompt(models: dict[str, Any], kept: list[int]) -> None:
-    check_kept(models["target"], kept)
-
-
-@pytest.mark.parametrize(
-    ("count", "positions"), [(1, "reference"), (5, "transformers"), (12, "reference")]
-)
-def test_strict_methods_equal_generate(models: dict[str, Any], count: int, positions: Any) -> None:
-    check_methods(models, count, positions)
-
-
-def test_drafts_prefilled_beside_the_target_equal_generate(models: dict[str, Any]) -> None:
-    check_beside(models)
-
-
-@pytest.mark.parametrize("pruning", PRUNINGS, ids=lambda parts: "-".join(map(str, parts.values())))
-def test_pruned_drafts_equal_generate(models: dict[str, Any], pruning: dict[str, Any]) -> None:
-    check_pruning(models, pruning)

@@ -10,15 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.models.contract import FamilyContract
 from tests.models.families import DRAFT, change_json, write_family
 from tests.models.family_checks import (
-    PRUNINGS,
-    check_beside,
-    check_kept,
     check_logits,
-    check_methods,
     check_prompt,
-    check_pruning,
     frames_for,
     load_family,
     make_run,
@@ -34,9 +30,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return load_family(tmp_path_factory.mktemp("qwen2_vl"), "qwen2_vl")
 
 
+class TestContract(FamilyContract):
+    adapter = Qwen2VL
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_prompt_and_pixels_are_the_processors(models: dict[str, Any], count: int) -> None:
-    assert isinstance(models["target"], Qwen2VL)
     check_prompt(models["target"], count)
 
 
@@ -55,27 +54,6 @@ def test_temporal_positions_count_grids(models: dict[str, Any]) -> None:
         times = prefix.position_ids[0, 0, prefix.visual_index].view(6, 15)
         assert times.tolist() == [[first + step] * 15 for step in range(6)]
         assert prefix.suffix_start == first + 6
-
-
-@pytest.mark.parametrize("kept", [[0, 7, 30, 44], []])
-def test_kept_tokens_are_as_in_the_whole_prompt(models: dict[str, Any], kept: list[int]) -> None:
-    check_kept(models["target"], kept)
-
-
-@pytest.mark.parametrize(
-    ("count", "positions"), [(1, "reference"), (5, "transformers"), (12, "reference")]
-)
-def test_strict_methods_equal_generate(models: dict[str, Any], count: int, positions: Any) -> None:
-    check_methods(models, count, positions)
-
-
-def test_drafts_prefilled_beside_the_target_equal_generate(models: dict[str, Any]) -> None:
-    check_beside(models)
-
-
-@pytest.mark.parametrize("pruning", PRUNINGS, ids=lambda parts: "-".join(map(str, parts.values())))
-def test_pruned_drafts_equal_generate(models: dict[str, Any], pruning: dict[str, Any]) -> None:
-    check_pruning(models, pruning)
 
 
 def test_a_draft_of_another_family_will_do_where_all_tokens_agree(

@@ -8,15 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.models.contract import FamilyContract
 from tests.models.families import processor_prompt
 from tests.models.family_checks import (
-    PRUNINGS,
     QUESTIONS,
-    check_beside,
-    check_kept,
     check_logits,
-    check_methods,
-    check_pruning,
     frames_for,
     load_family,
 )
@@ -29,12 +25,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return load_family(tmp_path_factory.mktemp("qwen3_vl"), "qwen3_vl")
 
 
+class TestContract(FamilyContract):
+    adapter = Qwen3VL
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_prompt_is_the_processors_without_the_marks_around_the_video(
     models: dict[str, Any], count: int
 ) -> None:
     target = models["target"]
-    assert isinstance(target, Qwen3VL)
     rgb = frames_for(target, count)
     inputs = target.prepare(rgb, fps=2.0)
     expected = processor_prompt(target, rgb, 2.0, QUESTIONS[0])
@@ -103,27 +102,6 @@ def test_pruning_keeps_the_deepstack_features_of_kept_tokens(models: dict[str, A
     for ours, whole in zip(pruned.deepstack, prefix.deepstack, strict=True):
         assert torch.equal(ours, whole[:, [3, 20]])
     assert pruned.layer_features.columns.tolist() == pruned.visual_index.tolist()
-
-
-@pytest.mark.parametrize("kept", [[0, 7, 20, 35], []])
-def test_kept_tokens_are_as_in_the_whole_prompt(models: dict[str, Any], kept: list[int]) -> None:
-    check_kept(models["target"], kept)
-
-
-@pytest.mark.parametrize(
-    ("count", "positions"), [(1, "reference"), (5, "transformers"), (12, "reference")]
-)
-def test_strict_methods_equal_generate(models: dict[str, Any], count: int, positions: Any) -> None:
-    check_methods(models, count, positions)
-
-
-def test_drafts_prefilled_beside_the_target_equal_generate(models: dict[str, Any]) -> None:
-    check_beside(models)
-
-
-@pytest.mark.parametrize("pruning", PRUNINGS, ids=lambda parts: "-".join(map(str, parts.values())))
-def test_pruned_drafts_equal_generate(models: dict[str, Any], pruning: dict[str, Any]) -> None:
-    check_pruning(models, pruning)
 
 
 def test_a_template_without_marks_is_named(models: dict[str, Any]) -> None:
