@@ -144,9 +144,9 @@ def test_commit_gathers_rows_and_keeps_zeros_behind() -> None:
     kv.append_committed(2)
     kv.commit([0, 2, 3])
     assert kv.length == 5
-    assert kv.tail[0, 0, 0, 0, :5, 0].tolist() == [1, 2, 3, 5, 6]
-    assert kv.tail[1, 1, 0, 0, :5, 0].tolist() == [-11, -12, -13, -15, -16]
-    assert kv.tail[0, 0, 0, 0, 6:].abs().sum() == 0
+    assert kv.tail(0)[0, 0, 0, :5, 0].tolist() == [1, 2, 3, 5, 6]
+    assert kv.tail(1)[1, 0, 0, :5, 0].tolist() == [-11, -12, -13, -15, -16]
+    assert kv.tail(0)[0, 0, 0, 6:].abs().sum() == 0
 
 
 @settings(max_examples=60, deadline=None)
@@ -164,8 +164,8 @@ def test_committed_rows_are_those_of_the_accepted_nodes(
         accepted = sorted(node for node in chosen if node < count)
         kv.commit(accepted)
         kept += [values[node] for node in accepted]
-        assert kv.tail[0, 0, 0, 0, : kv.length, 1].tolist() == kept
-        assert kv.tail[0, 1, 0, 0, : kv.length, 0].tolist() == [-value for value in kept]
+        assert kv.tail(0)[0, 0, 0, : kv.length, 1].tolist() == kept
+        assert kv.tail(0)[1, 0, 0, : kv.length, 0].tolist() == [-value for value in kept]
         length = data.draw(st.integers(max(0, kv.length - 2), kv.length))
         kv.rewind(length)
         del kept[length:]

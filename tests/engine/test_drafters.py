@@ -54,7 +54,7 @@ class Scripted(Policy):
         self.depths = list(depths)
         self.left = 0
 
-    def drafts(self) -> bool:
+    def drafts(self, *, ready: bool = True) -> bool:
         self.left = self.depths.pop(0)
         self.depths.append(self.left)
         return self.left > 0

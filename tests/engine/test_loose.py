@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 from tests.engine.runs import PLAIN, Run
 from tests.tiny import random_frames
 from vidcap.engine.draft import Proposal
+from vidcap.engine.policy import Policy
 from vidcap.engine.sampling import SamplingSettings
+from vidcap.engine.stats import Stats
 from vidcap.engine.step import TargetStep
 from vidcap.engine.tree import STATIC_TREE, TreeShape
 from vidcap.engine.verify import (
@@ -209,6 +213,64 @@ def test_a_run_at_fraction_0_is_lossless(run: Run, tree: str) -> None:
     tokens, stats = run.ask(QUESTION, method)
     assert tokens == run.ask(QUESTION, PLAIN)[0]
     assert stats.loosened == 0
+
+
+class Watched(Policy):
+    """Drafts chains of three levels in every round and keeps what it is told."""
+
+    least_chance = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[int, list[tuple[float, bool]]]] = []
+
+    def drafts(self, *, ready: bool = True) -> bool:
+        self.levels = 3
+        return True
+
+    def expands(self, chances: Sequence[float]) -> bool:
+        self.levels -= 1
+        return self.levels > 0
+
+    def observe(self, tokens: int, seconds: float, seen: Iterable[tuple[float, bool]]) -> None:
+        self.told.append((tokens, list(seen)))
+        super().observe(tokens, seconds, self.told[-1][1])
+
+
+def auto_run(run: Run, draft: Path, **parts: object) -> tuple[list[int], Stats, Watched]:
+    """An answer of ``auto`` with a draft of random weights."""
+    policy = Watched()
+    far = load_model(draft, torch.device("cpu"), torch.float32)
+    tokens, stats = replace(run, draft=far, policy=policy).ask(
+        QUESTION, method_settings("auto", verify="loose", **parts)
+    )
+    return tokens, stats, policy
+
+
+def test_auto_at_fraction_0_is_lossless(run: Run, tiny_draft: Path) -> None:
+    tokens, stats, policy = auto_run(run, tiny_draft, loose_fraction=0.0)
+    assert tokens == run.ask(QUESTION, PLAIN)[0]
+    assert stats.loosened == 0
+    assert stats.drafted > stats.rounds == len(policy.told)
+
+
+def test_what_is_let_through_is_a_hit_to_auto(run: Run, tiny_draft: Path) -> None:
+    """Its hit rates are those of what is accepted, and so is the pace that it goes by."""
+    strict = auto_run(run, tiny_draft, loose_fraction=0.0)[2]
+    _, stats, loose = auto_run(run, tiny_draft, loose_fraction=1.0, lvspec_mode="paper")
+    assert stats.loosened > stats.accepted / 2
+    for tokens, seen in loose.told:
+        # One continuation of each node on the path is the next one; behind the leaf maybe too.
+        assert tokens - 1 <= sum(hit for _, hit in seen) <= tokens
+    right = [sum(policy.hits.hits) / sum(policy.hits.counts) for policy in (strict, loose)]
+    assert right[1] > 0.2 > right[0]
+    per_round = [sum(tokens for tokens, _ in p.told) / len(p.told) for p in (strict, loose)]
+    assert per_round[1] > 1.5 * per_round[0]
+
+
+def test_auto_draws_no_trees_for_fly() -> None:
+    with pytest.raises(UsageError, match="chains only"):
+        method_settings("auto", verify="loose", loose_rule="fly")
 
 
 def test_a_run_at_fraction_1_unguarded_is_the_drafts_text(run: Run) -> None:

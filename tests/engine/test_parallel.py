@@ -113,7 +113,7 @@ def test_one_pass_over_prefix_and_question_equals_two(models: dict[str, Qwen25VL
     assert one.kv.length == two.kv.length == suffix.shape[1]
     close = partial(torch.testing.assert_close, atol=1e-5, rtol=1e-4)
     close(one.last_hidden, two.last_hidden)
-    close(one.kv.tail, two.kv.tail)
+    close(one.kv.tails[0], two.kv.tails[0])
     for got, expected in zip(one.kv.prefix, two.kv.prefix, strict=True):
         close(got, expected)
     scores = [scorer.score(PrefillProbes(*pair)) for pair in probes]

@@ -12,19 +12,33 @@ DRAFT_S, VERIFY_S, ROW_S = 3.6e-3, 18e-3, 0.2e-3
 
 
 def simulate(
-    policy: Policy, tokens: int, right: float, draft_s: float = DRAFT_S, told: float | None = None
+    policy: Policy,
+    tokens: int,
+    right: float,
+    draft_s: float = DRAFT_S,
+    told: float | None = None,
+    prefill_s: float = 0.0,
+    seed: int = 0,
 ) -> float:
-    """Seconds of a run, as the loop and a drafter of chains would report it.
+    """Seconds of an answer, as the loop and a drafter of chains would report it.
 
     Args:
         right: how often a drafted token is the target's.
         told: the confidence that the draft shows, None for the true one.
+        prefill_s: what it takes the draft to read the prompt.
     """
-    rng, spent, done = random.Random(0), 0.0, 0
+    rng, spent, done = random.Random(seed), 0.0, 0
     told = right if told is None else told
+    ready, behind = not policy.losing, False
+    if ready:
+        policy.observe_prefill(prefill_s, late=False)
+        spent += prefill_s
     while done < tokens:
         calls = length = 0
-        if policy.drafts():
+        if policy.drafts(ready=ready):
+            if not ready:
+                policy.observe_prefill(prefill_s, late=True)
+                ready, spent = True, spent + prefill_s
             calls, chance = 1, policy.hits.chance(told)
             length = 1
             while chance > policy.least_chance and policy.expands([chance]) and length < 12:
@@ -32,12 +46,14 @@ def simulate(
         verify_s = VERIFY_S + ROW_S * length
         # The first call of all is slow, as it is on every machine.
         policy.costs.observe_verify(1 + length, verify_s * (1 if done else 10))
-        policy.costs.observe_draft(calls, calls * draft_s)
+        if not behind:
+            policy.costs.observe_draft(calls, calls * draft_s)
         hits = [rng.random() < right for _ in range(length)]
         accepted = hits.index(False) if False in hits else length
-        if calls:
+        if calls and not behind:
             seen = [(told, hit) for hit in hits[: accepted + 1]]
             policy.observe(1 + accepted, calls * draft_s + verify_s, seen)
+        behind = not calls
         spent += calls * draft_s + verify_s
         done += 1 + accepted
     return spent
@@ -74,6 +90,52 @@ def test_what_was_learnt_stays_for_the_next_answer() -> None:
     second = simulate(policy, 128, 0.0)
     assert second < first
     assert second < 1.03 * 128 * VERIFY_S
+
+
+def answers(policy: Policy, count: int, right: float, prefill_s: float, **parts: float) -> float:
+    """Seconds of further answers of 128 tokens behind 1,000 tokens of prompt."""
+    spent = 0.0
+    for seed in range(count):
+        policy.begin(1000)
+        spent += simulate(policy, 128, right, prefill_s=prefill_s, seed=seed, **parts)
+    return spent
+
+
+@pytest.mark.parametrize("steps", [0.5, 5, 20, 100])
+@pytest.mark.parametrize(("right", "told"), [(0.02, 0.9), (0.1, 0.3), (0.0, 0.99)])
+def test_prefills_of_a_losing_draft_cost_little(steps: float, right: float, told: float) -> None:
+    """In the long run less than two hundredths, whatever it takes the draft to read a prompt."""
+    policy = Policy()
+    answers(policy, 1, right, steps * VERIFY_S, told=told)
+    assert policy.losing
+    assert answers(policy, 200, right, steps * VERIFY_S, told=told) < 1.02 * 200 * 128 * VERIFY_S
+
+
+def test_a_trial_waits_until_its_prefill_is_paid_for() -> None:
+    policy = Policy()
+    answers(policy, 1, 0.0, 20 * VERIFY_S)
+    plain = 128 * VERIFY_S
+    waiting = [answers(policy, 1, 0.0, 20 * VERIFY_S) for _ in range(8)]
+    assert waiting == pytest.approx([plain] * 8)
+    assert not any(policy.drafts(ready=False) for _ in range(128))
+    # Where the draft has read the prompt anyhow, it waits for nothing but its rest.
+    assert any(policy.drafts() for _ in range(640))
+
+
+def test_a_longer_prompt_has_to_save_more() -> None:
+    policy = Policy()
+    answers(policy, 1, 0.0, VERIFY_S)
+    policy.begin(20_000)
+    assert simulate(policy, 640, 0.0, prefill_s=20 * VERIFY_S) == pytest.approx(640 * VERIFY_S)
+
+
+def test_a_draft_that_becomes_good_reads_the_prompt_at_once_again() -> None:
+    policy = Policy()
+    answers(policy, 20, 0.02, 5 * VERIFY_S)
+    assert policy.losing
+    answers(policy, 10, 0.95, 5 * VERIFY_S)
+    assert not policy.losing
+    assert answers(policy, 10, 0.95, 5 * VERIFY_S) < 0.6 * 10 * 128 * VERIFY_S
 
 
 def test_a_draft_as_slow_as_the_target_is_not_used() -> None:

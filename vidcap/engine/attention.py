@@ -12,7 +12,7 @@ over both is (o1 e^l1 + o2 e^l2) / (e^l1 + e^l2).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -64,6 +64,8 @@ class AttentionStep:
         deepstack: what to add behind the first layers of a prefill, None for nothing.
         on_layer: called in every layer of a prefill with the layer's index, by the thread that runs
             it, once its inputs are known and before it attends.
+        visual: whether rows of the video are among those of this pass, though it has slots: their
+            positions differ from axis to axis.
     """
 
     kv: KVCache
@@ -74,6 +76,17 @@ class AttentionStep:
     deepstack: Deepstack | None = None
     prefix_rows: int | None = None
     on_layer: Callable[[int], None] | None = None
+    visual: bool = False
+    _moved: dict[torch.device, AttentionStep] = field(default_factory=dict, repr=False)
+
+    def on(self, device: torch.device) -> AttentionStep:
+        """This step for a layer that runs on a device: its tensors are brought there once."""
+        if self.slots is None or self.slots.device == device:
+            return self
+        if device not in self._moved:
+            bias = None if self.bias is None else self.bias.to(device)
+            self._moved[device] = replace(self, slots=self.slots.to(device), bias=bias)
+        return self._moved[device]
 
 
 def attend(
@@ -197,15 +210,14 @@ def split_attention(
         )
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     layer: int = module.layer_idx  # type: ignore[assignment]
+    if vidcap.on_layer is not None:
+        vidcap.on_layer(layer)
     if vidcap.slots is None:
-        if vidcap.on_layer is not None:
-            vidcap.on_layer(layer)
         _keep_prompt(vidcap, layer, key, value)
         if vidcap.kv.spec.attention == "sdpa":
             return _without_step(module, query, key, value, None, scaling=scale, is_causal=True)
         return _prefill(query, key, value, scale), None
-    vidcap.kv.write(layer, vidcap.slots, key, value)
-    return attend_tail(query, vidcap, layer, scale), None
+    return attend_tail(query, key, value, vidcap.on(query.device), layer, scale), None
 
 
 def _keep_prompt(step: AttentionStep, layer: int, key: Tensor, value: Tensor) -> None:
@@ -233,19 +245,25 @@ def _prefill(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     return out.transpose(1, 2)
 
 
-def attend_tail(query: Tensor, step: AttentionStep, layer: int, scale: float) -> Tensor:
-    """Attention of tail rows over prefix and tail, whose keys and values are written already.
+def attend_tail(
+    query: Tensor, key: Tensor, value: Tensor, step: AttentionStep, layer: int, scale: float
+) -> Tensor:
+    """Write keys and values of tail rows, and attend from these rows to prefix and tail.
 
     Args:
         query: [b, heads, q, d].
-        step, layer: where keys and values live.
+        key, value: [b, kv_heads, q, d].
+        step, layer: where keys and values live; the step's tensors are on the query's device.
         scale: factor on the scores.
 
     Returns:
         [b, q, heads, d].
     """
     batch, heads, rows, dim = query.shape
-    spec, tail = step.kv.spec, step.kv.tail[layer, ..., : step.rows, :]
+    if step.slots is None:
+        raise ValueError("tail rows need slots to be written to")
+    step.kv.write(layer, step.slots, key, value)
+    spec, tail = step.kv.spec, step.kv.tail(layer)[..., : step.rows, :]
     packed = query.reshape(batch, spec.kv_heads, spec.group * rows, dim)
     out, lse = attend(packed, tail[0], tail[1], scale, step.bias, spec.attention)
     if step.kv.prefix_length:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from vidcap.engine.attention import AttentionStep
+from vidcap.engine.chunks import prefill_chunks
 from vidcap.engine.kv import KVCache
 from vidcap.engine.model import EncodedPrefix, LanguageModel
 from vidcap.engine.positions import text_positions
@@ -38,6 +39,7 @@ class Decoder:
         prefix: EncodedPrefix,
         probe: Probe | None = None,
         on_layer: Callable[[int], None] | None = None,
+        chunk: int = 0,
     ) -> Decoder:
         """Run the prefix through the model once and freeze its keys and values.
 
@@ -46,7 +48,11 @@ class Decoder:
             prefix: with its embeddings.
             probe: collects what was asked for.
             on_layer: see :class:`vidcap.engine.attention.AttentionStep`.
+            chunk: most rows of a call, 0 for all of them in one.
         """
+        if 0 < chunk < prefix.length:
+            kv = prefill_chunks(model, prefix, chunk, probe, on_layer)
+            return Decoder(model, prefix.without_inputs(), kv)
         kv = KVCache(model.kv_spec, prefix.ids.shape[0], tail_rows=1)
         step = AttentionStep(kv, probe=probe, deepstack=prefix.layer_features, on_layer=on_layer)
         hidden = model.forward(prefix.embeds, prefix.position_ids, step)

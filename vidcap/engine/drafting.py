@@ -65,6 +65,10 @@ def deepest_path(settings: SpeculationSettings) -> int:
     return depths[settings.tree]
 
 
+#: Stages around a prefill inside a round; their time leaves it out.
+_ROUND = ("draft", "decode")
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A draft that has seen the question.
@@ -125,7 +129,7 @@ class Drafting:
     def prepare(
         self, views: DraftViews, is_early: Callable[[], bool] = lambda: False
     ) -> Prepared | None:
-        """Run the draft over prompt and question.
+        """Run the draft over prompt and question, unless the answer starts without it.
 
         Args:
             views: makes its decoder.
@@ -134,7 +138,7 @@ class Drafting:
                 on threads, and for drafters that learn from every proposal.
         """
         view = self.first_view
-        if view is None:
+        if view is None or self._starts_plain:
             return None
         decoder, settings = views.decoder(view), self.settings
         learns = settings.tree == "auto" or settings.arms is not None
@@ -157,6 +161,8 @@ class Drafting:
         prepared = prepared or self.prepare(views)
         if settings.arms is not None:
             drafter: Drafter = self._arms(settings.arms, prompt_ids, views, prepared)
+        elif self._adapts:
+            drafter = self._auto(prompt_ids.shape[1], views, prepared)
         elif prepared is None:
             raise ValueError(f"method '{settings.method}' drafts with no model")
         else:
@@ -180,28 +186,37 @@ class Drafting:
                 return LookupDrafter(self._lookup(prompt_ids), settings.draft_tokens)
             if prepared is not None and name == names[0]:
                 return self._model_drafter(prepared.decoder)
-            # Late arms start inside a round, whose drafting and decoding time leaves this out.
-            return self._model_drafter(views.decoder(view, apart_from=("draft", "decode")))
+            return self._model_drafter(views.decoder(view, apart_from=_ROUND))
 
         depth = deepest_path(settings)
         arms = [Arm(name, partial(make, name), depth, free=name == "lookup") for name in names]
         return ArmsDrafter(arms, self.stats)
 
+    def _auto(self, context: int, views: DraftViews, prepared: Prepared | None) -> AutoDrafter:
+        decoder = None if prepared is None else prepared.decoder
+        late = partial(views.decoder, self.first_view or "pruned", apart_from=_ROUND)
+        policy = self.policy or Policy()
+        return AutoDrafter(context, decoder, late, policy, self.stack, self.stats)
+
     def _lookup(self, prompt_ids: Tensor) -> Lookup:
         suppressed = self.stack.settings.suppress
         return Lookup(prompt_ids[0].tolist(), suppressed, self.settings.lookup_ngram)
 
-    def _repeatable(self) -> bool:
-        """Whether the same text must come again: trees chosen by the clock would change samples."""
-        return self.sampling is not None and self.sampling.seed is not None
+    @property
+    def _adapts(self) -> bool:
+        """Whether costs decide; not where a seed repeats a text: the clock would change samples."""
+        repeatable = self.sampling is not None and self.sampling.seed is not None
+        return self.settings.tree == "auto" and not repeatable
+
+    @property
+    def _starts_plain(self) -> bool:
+        return self._adapts and starts_plain(self.settings, self.policy)
 
     def _model_drafter(self, decoder: Decoder) -> Drafter:
         settings, stack = self.settings, self.stack
         if settings.tree == "dynamic":
             form = DynamicSettings(settings.tree_nodes, settings.tree_depth, settings.tree_width)
             return DynamicDrafter(decoder, form, stack)
-        if settings.tree == "auto" and not self._repeatable():
-            return AutoDrafter(decoder, self.policy or Policy(), stack, self.stats)
         chooser = Chooser(self.sampling, self.generator)
         if settings.tree == "entropy":
             choice = EntropyShape(settings.entropy_sure, settings.entropy_unsure)
@@ -209,6 +224,12 @@ class Drafting:
         chain = settings.tree == "chain"
         shape = TreeShape.chain(settings.draft_tokens) if chain else STATIC_TREE
         return PairDrafter(decoder, shape, stack, chooser)
+
+
+def starts_plain(settings: SpeculationSettings, policy: Policy | None) -> bool:
+    """Whether an answer begins without its draft model, which then reads the prompt if need be."""
+    late = settings.draft == "pair" and settings.tree == "auto"
+    return late and policy is not None and policy.losing
 
 
 def _view(arm: ArmName) -> View | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -27,8 +28,12 @@ class KVSpec:
     Attributes:
         layers: decoder layers.
         kv_heads: key heads, each shared by `group` query heads of `head_dim` numbers.
-        dtype, device: of keys and values.
+        dtype: of keys and values.
+        device: where states enter and leave the model, and where it lies unless `layer_devices`
+            says otherwise.
         attention: see :class:`vidcap.settings.ModelSettings`.
+        layer_devices: where every layer runs and has its keys and values, empty where all of them
+            do on `device`.
     """
 
     layers: int
@@ -38,6 +43,18 @@ class KVSpec:
     dtype: torch.dtype
     device: torch.device
     attention: AttentionName = "auto"
+    layer_devices: tuple[torch.device, ...] = ()
+
+    @property
+    def devices(self) -> tuple[torch.device, ...]:
+        """Every device that the model computes on, that of its ends first."""
+        return tuple(dict.fromkeys((self.device, *self.layer_devices)))
+
+    @property
+    def runs(self) -> list[tuple[torch.device, int]]:
+        """Consecutive layers on one device, and how many they are."""
+        places = self.layer_devices or (self.device,) * self.layers
+        return [(device, len(list(group))) for device, group in groupby(places)]
 
 
 class KVCache:
@@ -45,8 +62,9 @@ class KVCache:
 
     Attributes:
         prefix: per layer a pair ([b, kv_heads, P, head_dim], same), empty before the prefill.
-        tail: [layers, 2, b, kv_heads, capacity, head_dim]; zeros where nothing was written, because
-            a NaN in a masked row would survive the product with a zero probability.
+        tails: per run of layers on one device [layers, 2, b, kv_heads, capacity, head_dim]; zeros
+            where nothing was written, because a NaN in a masked row would survive the product with
+            a zero probability.
         length: committed rows of the tail. All rows of a batch share it for now; the tensors
             already keep their batch dimension.
     """
@@ -60,8 +78,12 @@ class KVCache:
         self.spec = spec
         self.prefix: list[tuple[Tensor, Tensor]] = []
         capacity = -(-tail_rows // _ALIGNMENT) * _ALIGNMENT
-        shape = (spec.layers, 2, batch, spec.kv_heads, capacity, spec.head_dim)
-        self.tail = torch.zeros(shape, dtype=spec.dtype, device=spec.device)
+        shape = (2, batch, spec.kv_heads, capacity, spec.head_dim)
+        self.tails = [
+            torch.zeros(layers, *shape, dtype=spec.dtype, device=device)
+            for device, layers in spec.runs
+        ]
+        self._layers = [layer for tail in self.tails for layer in tail]
         self.length = 0
 
     @property
@@ -72,7 +94,11 @@ class KVCache:
     @property
     def capacity(self) -> int:
         """Rows the tail can hold."""
-        return self.tail.shape[4]
+        return self.tails[0].shape[4]
+
+    def tail(self, layer: int) -> Tensor:
+        """Keys and values [2, b, kv_heads, capacity, d] of a layer's tail."""
+        return self._layers[layer]
 
     def freeze(self, layer: int, key: Tensor, value: Tensor) -> None:
         """Store a layer's prefix; key and value are [b, kv_heads, P, d].
@@ -86,8 +112,9 @@ class KVCache:
 
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
         """Write key and value [b, kv_heads, q, d] into the tail rows `slots` (Long[q])."""
-        self.tail[layer, 0].index_copy_(2, slots, key)
-        self.tail[layer, 1].index_copy_(2, slots, value)
+        keys, values = self._layers[layer]
+        keys.index_copy_(2, slots, key)
+        values.index_copy_(2, slots, value)
 
     def append_committed(self, rows: int) -> None:
         """Commit the next `rows` rows, which have just been written in order.
@@ -113,12 +140,19 @@ class KVCache:
         """Keep the uncommitted rows `rows` (ascending offsets behind `length`), drop the rest."""
         start, count = self.length, len(rows)
         if list(rows) != list(range(count)):
-            index = torch.tensor(rows, device=self.tail.device) + start
-            self.tail[..., start : start + count, :] = self.tail.index_select(4, index)
+            for tail in self.tails:
+                index = torch.tensor(rows, device=tail.device) + start
+                tail[..., start : start + count, :] = tail.index_select(4, index)
         self.append_committed(count)
+
+    def copy_committed(self, other: KVCache) -> None:
+        """Begin the tail with the committed rows of another cache of the same model."""
+        for ours, theirs in zip(self.tails, other.tails, strict=True):
+            ours[..., : other.length, :] = theirs[..., : other.length, :]
+        self.append_committed(other.length)
 
     def fork(self, tail_rows: int) -> KVCache:
         """A cache that shares this one's prefix and starts with an empty tail of its own."""
-        other = KVCache(self.spec, self.tail.shape[2], tail_rows)
+        other = KVCache(self.spec, self.tails[0].shape[2], tail_rows)
         other.prefix = self.prefix
         return other

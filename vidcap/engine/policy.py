@@ -9,6 +9,10 @@ rule can only raise it (Dinkelbach's method for ratios, Management Science 1967)
 expected to bring is the chance of its path, by the draft's own confidence and by how often tokens
 of such a confidence turned out right (trees by the draft's confidence: EAGLE-2, arXiv 2406.16858).
 Where the pace stays below that of plain decoding, nothing is drafted for a while.
+
+A draft that lost does not even read the prompts of later answers. A trial there costs its vision
+tower and prefill as well, so every plain round puts a small share of its time by, and a trial has
+to wait until that pays for it.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ _PLAIN_EVERY = 128
 _TRIAL, _RETRIAL, _PACE_MEMORY = 5, 2, 24
 #: Plain rounds after drafting lost, doubled up to the second number each time it loses again.
 _FIRST_REST, _LONGEST_REST = 40, 640
+#: Share of plain decoding that trials of a draft that lost may cost in the long run.
+_TRIAL_SHARE = 0.015
 
 
 @dataclass(slots=True)
@@ -177,6 +183,8 @@ class Policy:
     _resting: int = 0
     _lost: bool = False
     _context: int = 0
+    _saved_s: float = 0.0
+    _prefill_s_per_token: float = 0.0
 
     def begin(self, context: int) -> None:
         """A new answer starts behind `context` prompt tokens; costs of another length are void."""
@@ -185,15 +193,46 @@ class Policy:
             self.pace, self._round = Pace(), 0
         self._context = context
 
-    def drafts(self) -> bool:
-        """Whether to draft in this round."""
+    @property
+    def losing(self) -> bool:
+        """Whether drafting lost when it was last tried, so that answers start without it."""
+        return self._lost
+
+    def drafts(self, *, ready: bool = True) -> bool:
+        """Whether to draft in this round.
+
+        Args:
+            ready: whether the draft has read the prompt; otherwise it has to do that first.
+        """
         self._round += 1
+        drafts = self._pays_to_draft(ready)
+        if self._lost and not drafts:
+            self._saved_s += _TRIAL_SHARE * self.costs.plain()
+        return drafts
+
+    def _pays_to_draft(self, ready: bool) -> bool:
         if self.costs.plain_s is None or self._round % _PLAIN_EVERY == 0:
             return False  # shows what a plain step costs
-        if not self._resting:
-            return True
-        self._resting -= 1
-        return False
+        if self._resting:
+            self._resting -= 1
+            return False
+        return ready or not self._lost or self._saved_s >= self._prefill_s
+
+    @property
+    def _prefill_s(self) -> float:
+        """What it can be expected to take the draft to read the prompt."""
+        return self._prefill_s_per_token * self._context
+
+    def observe_prefill(self, seconds: float, *, late: bool) -> None:
+        """Note what it took the draft to read the prompt.
+
+        Args:
+            seconds: vision tower included, where that ran for it.
+            late: it did so for a trial.
+        """
+        self._prefill_s_per_token = seconds / max(1, self._context)
+        if late:
+            self._saved_s -= seconds
 
     def expands(self, chances: Sequence[float]) -> bool:
         """Whether a draft forward over nodes with these chances pays.
@@ -217,8 +256,11 @@ class Policy:
         self.pace.observe(tokens, seconds)
         if self.pace.rounds < (_RETRIAL if self._lost else _TRIAL):
             return
+        again = self._lost
         self._lost = self.pace.rate < self.margin * self._plain
         if self._lost:
+            if again:
+                self._saved_s -= max(0.0, self.pace.seconds - self.pace.tokens / self._plain)
             self._resting, self._rest = self._rest, min(2 * self._rest, _LONGEST_REST)
             self.pace = Pace()
         elif self.pace.rounds >= 2 * _TRIAL:

@@ -67,8 +67,9 @@ class Probe:
             self.question.keep_input(layer, states[:, self.prefix_rows :].clone())
             states = states[:, : self.prefix_rows]
         if layer not in self.needs.layer_inputs:
-            states = states.index_select(1, self.columns)
-        self.layer_inputs[layer] = states
+            states = states.index_select(1, self.columns.to(states.device))
+        # What the layers of several devices hand over is used together.
+        self.layer_inputs[layer] = states.to(self.columns.device)
 
     @property
     def has_inputs(self) -> bool:
@@ -87,11 +88,13 @@ class Probe:
             lse: [b, kv_heads, rows] over all keys, tail included.
         """
         batch, kv_heads, rows, _ = query.shape
+        columns = self.columns.to(query.device)
         total = query.new_zeros(batch, len(self.columns), dtype=torch.float32)
         for head in range(kv_heads):
             scores = torch.matmul(query[:, head] * scale, key[:, head].transpose(-1, -2)).float()
             weights = torch.exp(scores - lse[:, head, :, None]).sum(1)
-            total += weights.index_select(1, self.columns)
+            total += weights.index_select(1, columns)
+        total = total.to(self.columns.device)
         self.attention = total if self.attention is None else self.attention + total
         self.heads_seen += kv_heads * rows
 
@@ -109,10 +112,10 @@ class Probe:
         """
         mass = torch.exp(prefix_lse - lse)
         if self.text_columns is not None and len(self.text_columns):
-            words = key.index_select(2, self.text_columns).transpose(-1, -2)
+            words = key.index_select(2, self.text_columns.to(key.device)).transpose(-1, -2)
             scores = torch.matmul(query * scale, words).float()
             mass = mass - torch.exp(torch.logsumexp(scores, dim=-1) - lse)
-        self.mass = mass.clamp(min=0)
+        self.mass = mass.clamp(min=0).to(self.columns.device)
 
     def mean_mass(self, rows: int) -> Tensor:
         """[b, rows] share of each row's last-layer attention on visual tokens, mean over heads.

@@ -68,6 +68,7 @@ class Stats:
     arm_rounds: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     last_round: RoundCost | None = None
     _last: dict[str, float] = field(default_factory=dict)
+    _apart: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
@@ -88,13 +89,16 @@ class Stats:
             if self.synchronize is not None:
                 self.synchronize()
             end = time.perf_counter()
-            with self._lock:
-                self._last[stage] = end - begin
-                self.seconds[stage] += end - begin
-                for outer in apart_from:
-                    self.seconds[outer] -= end - begin
+            self._note(stage, end - begin, apart_from)
             if self.trace is not None:
                 self.trace.add(event or stage.replace("_", " "), begin, end)
+
+    def _note(self, stage: str, seconds: float, apart_from: Sequence[str]) -> None:
+        with self._lock:
+            for outer in apart_from:
+                self._apart[outer] += seconds
+            self._last[stage] = seconds - self._apart.pop(stage, 0.0)
+            self.seconds[stage] += self._last[stage]
 
     def count_round(self, drafted: int, accepted: int) -> None:
         """Note one target call with its drafted and accepted tokens, after its timers."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from vidcap.engine.draft.base import Drafter
+from vidcap.engine.draft.base import Drafter, catch_up
 from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.stats import Stats
 
@@ -127,9 +127,7 @@ class ArmsDrafter:
     def _drafter(self, arm: Arm, root: Tensor) -> Drafter:
         if arm.drafter is None:
             arm.drafter = arm.make()
-            if self._text:
-                missed = (*self._text[1:], int(root[0, 0]))
-                arm.drafter.skip(root.new_tensor([self._text[:1]]), Accepted((0,), missed))
+            catch_up(arm.drafter, self._text, root)
         return arm.drafter
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from torch import Tensor
@@ -24,6 +25,19 @@ class Drafter(Protocol):
     def skip(self, root: Tensor, accepted: Accepted) -> None:
         """Learn of a round behind `root` that was decided without a proposal of this drafter."""
         ...
+
+
+def catch_up(drafter: Drafter, text: Sequence[int], root: Tensor) -> None:
+    """Tell a drafter that starts late about the committed text.
+
+    Args:
+        drafter: has seen the question.
+        text: tokens between question and root, none where the drafter starts in time.
+        root: Long[b, 1] the newest committed token.
+    """
+    if text:
+        missed = (*text[1:], int(root[0, 0]))
+        drafter.skip(root.new_tensor([text[:1]]), Accepted((0,), missed))
 
 
 class NoDraft:

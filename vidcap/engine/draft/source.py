@@ -51,6 +51,7 @@ class PairSource:
         encode: Callable[[], EncodedPrefix],
         prefills: int = 1,
         on_layer: Callable[[int], None] | None = None,
+        chunk: int = 0,
     ):
         """Args:
         model: the draft.
@@ -59,12 +60,14 @@ class PairSource:
             where the draft sees any of it.
         prefills: how many of the newest prefills are kept.
         on_layer: called in every layer of a prefill.
+        chunk: most rows of a prefill's calls, 0 for one call.
         """
         self._model = model
         self._target = target
         self._encode = encode
         self._prefills = prefills
         self._on_layer = on_layer
+        self._chunk = chunk
         self._prefix: EncodedPrefix | None = None
         self._bases: OrderedDict[tuple[tuple[int, ...] | None, bool], Decoder] = OrderedDict()
 
@@ -90,7 +93,7 @@ class PairSource:
             prefix = self._blind() if blind else self._whole()
             if kept is not None:
                 prefix = prefix.keep(kept, compact=compact)
-            base = Decoder.prefill(self._model, prefix, on_layer=self._on_layer)
+            base = Decoder.prefill(self._model, prefix, on_layer=self._on_layer, chunk=self._chunk)
         self._bases[key] = base
         self._bases.move_to_end(key)
         while len(self._bases) > self._prefills:
@@ -141,11 +144,13 @@ class SelfSource:
         kv.prefix = target.kv.prefix
         if kept is not None:
             columns = target.prefix.columns_of(kept)
+            places = {device: columns.to(device) for device in kv.spec.devices}
             kv.prefix = [
-                (key.index_select(2, columns), value.index_select(2, columns))
+                (
+                    key.index_select(2, places[key.device]),
+                    value.index_select(2, places[key.device]),
+                )
                 for key, value in target.kv.prefix
             ]
-        length = target.kv.length
-        kv.tail[..., :length, :] = target.kv.tail[..., :length, :]
-        kv.append_committed(length)
+        kv.copy_committed(target.kv)
         return Decoder(target.model, target.prefix, kv)

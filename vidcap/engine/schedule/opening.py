@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from vidcap.engine.drafting import starts_plain
 from vidcap.engine.loop import Generation
+from vidcap.engine.policy import Policy
 from vidcap.engine.prompt import PrefilledPrompt, PrefillJob
 from vidcap.engine.request import Request, start
 from vidcap.engine.schedule.parallel import parallel_start
@@ -26,17 +28,19 @@ class OpenedVideo:
         draft: PrefillJob | None,
         speculation: SpeculationSettings,
         stats: Stats,
+        policy: Policy | None = None,
     ):
         """Args:
         target, draft: models and videos; draft None where no model drafts.
         speculation: the method.
         stats: of the first request.
+        policy: what ``auto`` has learnt; a draft that loses waits until a round drafts.
         """
         self._jobs: tuple[PrefillJob, PrefillJob | None] | None = (target, draft)
         self._speculation = speculation
+        self._policy = policy
         self._prompt: PrefilledPrompt | None = None
-        beside = speculation.draft == "pair" and speculation.prefill == "parallel"
-        if draft is None or not beside:
+        if not self._goes_beside:
             self._prefill(stats)
 
     @property
@@ -52,18 +56,29 @@ class OpenedVideo:
         Raises:
             ValueError: when the method drafts with a pair and there is no draft.
         """
-        if self._prompt is None and self._jobs is not None and self._jobs[1] is not None:
+        if self._prompt is None and self._jobs is not None:
+            target, draft = self._jobs
+            if draft is None or not self._goes_beside:
+                return start(self._prefill(stats), request, stats, should_stop)
             self._prompt, generation = parallel_start(
-                self._jobs[0], self._jobs[1], self._speculation, request, stats, should_stop
+                target, draft, self._speculation, request, stats, should_stop
             )
             self._jobs = None
             return generation
         return start(self.prompt, request, stats, should_stop)
 
+    @property
+    def _goes_beside(self) -> bool:
+        """Whether the draft reads the prompt while the target does."""
+        settings, drafts = self._speculation, self._jobs is not None and self._jobs[1] is not None
+        beside = settings.draft == "pair" and settings.prefill == "parallel"
+        return drafts and beside and not starts_plain(settings, self._policy)
+
     def _prefill(self, stats: Stats) -> PrefilledPrompt:
         if self._jobs is None:
             raise ValueError("the video was prefilled already")
-        self._prompt = sequential_prefill(*self._jobs, self._speculation, stats)
+        late = starts_plain(self._speculation, self._policy)
+        self._prompt = sequential_prefill(*self._jobs, self._speculation, stats, late_draft=late)
         # The preprocessed frames are not needed any more.
         self._jobs = None
         return self._prompt

@@ -2,9 +2,9 @@
 
 ParallelVLM's parallel prefilling (arXiv 2603.19610). The draft's vision tower starts at once. Its
 prefill starts as soon as it is known what it may see: scores of UV-Prune when layer L of the target
-is done (prefix and question run in one pass for that), scores by attention when the question has
-been read, everything else without waiting. A window of drafts behind the draft's own guess of the
-first token is then ready when the target is.
+is done (prefix and question run in one pass for that, unless prefills come in chunks), scores by
+attention when the question has been read, everything else without waiting. A window of drafts
+behind the draft's own guess of the first token is then ready when the target is.
 
 The order of events is the only difference: the drafts are verified as ever, and later questions
 about the same video go the sequential way.
@@ -113,6 +113,7 @@ class _Start:
             vision,
             max(1, self.speculation.model_arms),
             self.lane.on_layer,
+            self.speculation.prefill_chunk,
         )
         answer = Answer(self.speculation, prefix.without_inputs(), self.request, self.stats)
         probes = self._probes(pruner, prefix)
@@ -139,7 +140,8 @@ class _Start:
         """The target behind prefix and question; starts the draft when its scores are there."""
         model, suffix_ids, probes = self.target.model, self.request.suffix_ids, views.probes
         scored = answer.drafting.first_view == "pruned"
-        if scored and probes.prefix.needs.visual_inputs:
+        chunk = self.speculation.prefill_chunk
+        if scored and probes.prefix.needs.visual_inputs and not chunk:
             # Scores that compare prefix and question in early layers: both in one pass.
             probe = probes.prefix
             probe.question, probe.prefix_rows = probes.suffix, prefix.length
@@ -147,9 +149,10 @@ class _Start:
             return Decoder.prefill_with_question(
                 model, prefix, suffix_ids, answer.rows, probe, on_layer
             )
-        if not (scored and probes.suffix.needs.visual_attention):
+        needs = probes.suffix.needs
+        if not (scored and (needs.visual_attention or needs.layer_inputs)):
             self._go(answer, views)
-        base = Decoder.prefill(model, prefix, probes.prefix, self.lane.on_layer)
+        base = Decoder.prefill(model, prefix, probes.prefix, self.lane.on_layer, chunk)
         target = base.fork(answer.rows)
         target.append(suffix_ids, probes.suffix)
         return target

@@ -22,18 +22,26 @@ def sequential_prefill(
     draft: PrefillJob | None,
     speculation: SpeculationSettings,
     stats: Stats,
+    *,
+    late_draft: bool = False,
 ) -> PrefilledPrompt:
     """Encode the video for both models and prefill the target.
 
     The draft's own prefill waits for the question, which may decide what it sees.
+
+    Args:
+        target, draft: models and videos; draft None where no model drafts.
+        speculation: the method.
+        stats: of the first request.
+        late_draft: whether the draft's vision tower waits as well, for a round that drafts.
     """
     pruner = Pruner(speculation, target.model.kv_spec.layers)
     with stats.timer("vision", "target vision"):
         prefix = target.encode()
     probe = Probe(prefix_needs(pruner, speculation), prefix.visual_index)
     with stats.timer("target_prefill"):
-        decoder = Decoder.prefill(target.model, prefix, probe)
-    source = _source(draft, decoder.prefix, speculation, stats)
+        decoder = Decoder.prefill(target.model, prefix, probe, chunk=speculation.prefill_chunk)
+    source = _source(draft, decoder.prefix, speculation, stats, late=late_draft)
     return PrefilledPrompt(decoder, probe, source, pruner, speculation)
 
 
@@ -54,13 +62,17 @@ def _source(
     target: EncodedPrefix,
     speculation: SpeculationSettings,
     stats: Stats,
+    *,
+    late: bool,
 ) -> DraftSource | None:
     if speculation.draft == "self":
         return SelfSource()
     if speculation.draft != "pair" or draft is None:
         return None
-    if speculation.arms is not None or speculation.prune == 1:
+    chunk = speculation.prefill_chunk
+    if late or speculation.arms is not None or speculation.prune == 1:
         # An arm may never start, and without visual tokens the vision tower has nothing to do.
-        return PairSource(draft.model, target, draft.encode, max(1, speculation.model_arms))
+        prefills = max(1, speculation.model_arms)
+        return PairSource(draft.model, target, draft.encode, prefills, chunk=chunk)
     prefix = draft_vision(draft, stats)
-    return PairSource(draft.model, target, lambda: prefix)
+    return PairSource(draft.model, target, lambda: prefix, chunk=chunk)
