@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "vidcap"
 
 BASE = {"", "errors", "settings", "parts", "threads", "trace"}  # "" is vidcap/__init__.py itself
 ENGINE_ROOMS = {"models.geometry", "models", "engine", "video", "output"}
-SESSION = {"preprocess", "record_parts", "setup", "shortage"}
+SESSION = {"decoding", "preprocess", "record_parts", "setup", "shortage"}
 CAPTIONER = SESSION | {"captioner", "footage", "session"}
 
 #: What each room may import besides itself.
@@ -33,6 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "footage": BASE | {"models.geometry", "video"},
     "shortage": BASE,
     "setup": BASE | {"models", "engine", "output"},
+    "decoding": BASE | {"models", "engine"},
     "preprocess": BASE | {"models", "video"},
     "record_parts": BASE | {"engine", "video", "output"},
     "session": BASE | ENGINE_ROOMS | SESSION,

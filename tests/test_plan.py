@@ -154,8 +154,8 @@ def test_without_a_name_the_largest_preset_that_fits_is_planned(
 ) -> None:
     def machine(memory_bytes: int) -> None:
         device = Device("cuda:0", "GPU", memory_bytes, bf16=True)
-        monkeypatch.setattr(pair, "find_device", lambda name: device)
-        monkeypatch.setattr("vidcap.plan.find_device", lambda name: device)
+        monkeypatch.setattr(pair, "find_devices", lambda name: (device,))
+        monkeypatch.setattr("vidcap.plan.find_devices", lambda name: (device,))
 
     def planned() -> tuple[str, bool, str | None]:
         planner = Planner(
@@ -176,16 +176,40 @@ def test_without_a_name_the_largest_preset_that_fits_is_planned(
 def test_each_device_must_hold_its_own(monkeypatch: pytest.MonkeyPatch, clip: Path) -> None:
     devices = {"cuda:0": 20, "cuda:1": 10}
 
-    def find(name: str) -> Device:
-        return Device(name, "GPU", devices[name] * 10**9, bf16=True)
+    def find(name: str) -> tuple[Device]:
+        return (Device(name, "GPU", devices[name] * 10**9, bf16=True),)
 
-    monkeypatch.setattr("vidcap.plan.find_device", find)
+    monkeypatch.setattr("vidcap.plan.find_devices", find)
     settings = ModelSettings(pair="qwen2.5-vl-7b", device="cuda:0", draft_device="cuda:1")
     planner = Planner(settings, VideoSettings(), method_settings("sd"), prompt="", max_tokens=9)
     assert planner.plan(clip).fits
     devices["cuda:1"] = 8
     crowded = Planner(settings, VideoSettings(), method_settings("sd"), prompt="", max_tokens=9)
     assert not crowded.plan(clip).fits
+
+
+def test_a_target_that_is_spread_counts_its_devices_as_one(
+    monkeypatch: pytest.MonkeyPatch, clip: Path
+) -> None:
+    memory = Device("cpu", "CPU", 256 * 10**9, bf16=False)
+
+    def plan(sizes: list[int]) -> tuple[str, bool, tuple[str, ...]]:
+        gpus = [
+            Device(f"cuda:{index}", "GPU", size * 10**9, bf16=True)
+            for index, size in enumerate(sizes)
+        ]
+        monkeypatch.setattr("vidcap.plan.find_devices", lambda name: (*gpus, memory))
+        settings = ModelSettings(pair="qwen2.5-vl-7b")
+        planner = Planner(settings, VideoSettings(), method_settings("sd"), prompt="", max_tokens=9)
+        planned = planner.plan(clip)
+        return planner.device.name, planned.fits, planned.warnings
+
+    assert plan([80, 80]) == ("cuda:0", True, ())
+    assert plan([20, 80]) == ("cuda:1", True, ())
+    assert plan([20, 20]) == ("cuda:0,cuda:1", True, ())
+    name, fitting, (warning,) = plan([20])
+    assert (name, fitting) == ("cuda:0,cpu", False)
+    assert "of the target's 28 layers have no room on the GPUs" in warning
 
 
 def test_unknown_models_must_be_fetched_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from vidcap.output.record import Record
 from vidcap.settings import (
     GenerationSettings,
     ModelSettings,
+    SpeculationSettings,
     VideoSettings,
     method_settings,
 )
@@ -39,12 +41,14 @@ def model(tiny_target: Path, tiny_perturbed: Path) -> ModelSettings:
     return ModelSettings(pair=pair, device="cpu", dtype="float32", threads=1)
 
 
-def make(model: ModelSettings, method: str = "sd-tree", **parts: object) -> Captioner:
+def make(
+    model: ModelSettings, method: str | SpeculationSettings = "sd-tree", **parts: object
+) -> Captioner:
     return Captioner(
         model,
         parts.get("video", VideoSettings()),
         parts.get("generation", GenerationSettings(max_tokens=30)),
-        method_settings(method),
+        method_settings(method) if isinstance(method, str) else method,
     )
 
 
@@ -76,6 +80,22 @@ def test_every_method_gives_transformers_text_for_a_file(
     assert records["sd-tree"].speculation.num_accepted_draft_tokens > 0
     hashes = {record.settings_hash for record in records.values()}
     assert len(hashes) == 1
+
+
+def test_a_record_tells_of_loosened_drafts(
+    model: ModelSettings, clip: Path, tiny_target: Path, tiny_draft: Path
+) -> None:
+    far = replace(model, pair=f"{tiny_target}+{tiny_draft}")
+    parts = {"verify": "loose", "lvspec_mode": "paper"}
+    loose, strict = (
+        describe(make(far, method_settings("auto", loose_fraction=fraction, **parts)), clip)
+        for fraction in (1.0, 0.0)
+    )
+    assert loose.speculation.verify == strict.speculation.verify == "loose"
+    assert 0 < loose.speculation.loosened_tokens <= loose.speculation.num_accepted_draft_tokens
+    assert strict.speculation.loosened_tokens == 0
+    assert strict.text == describe(make(model, "plain"), clip).text
+    assert loose.settings_hash != strict.settings_hash
 
 
 def test_a_record_accounts_for_the_run(model: ModelSettings, clip: Path) -> None:

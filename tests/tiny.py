@@ -77,7 +77,7 @@ def transformers_greedy(
 ) -> list[int]:
     """Tokens of transformers' ``generate`` with the engine's position ids and logits settings."""
     rules = adapter.rules
-    run = baseline.transformers_greedy(
+    run = baseline.transformers_generate(
         adapter,
         inputs,
         *full_prompt(prefix, suffix),

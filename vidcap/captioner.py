@@ -241,6 +241,11 @@ class Captioner:
         """See :meth:`vidcap.setup.Setup.model_part`."""
         return self._setup.model_part(self._models.pair if self._models else None)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know about how the pair was loaded; nothing before it is."""
+        return self._models.pair.warnings if self._models else ()
+
     def _load(self) -> LoadedModels:
         if self._models is None:
             begin = time.perf_counter()

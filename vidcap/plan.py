@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from vidcap.models.facts import ModelFacts
-from vidcap.models.machine import Device, find_device
-from vidcap.models.memory import Load, ModelMemory, PairMemory, fits, form_of, pair_memory
+from vidcap.models.machine import Device, find_devices, joined
+from vidcap.models.memory import PairMemory, form_of, pair_memory
 from vidcap.models.pair import (
     BUILTIN,
     PairPreset,
@@ -18,6 +18,8 @@ from vidcap.models.pair import (
     model_facts,
     models_of,
 )
+from vidcap.models.placement import Placement, has_room, place
+from vidcap.models.work import Load, ModelMemory
 from vidcap.settings import ModelSettings, SpeculationSettings, VideoSettings
 from vidcap.video import SamplingPlan, VideoInfo, appearance_warnings, plan_windows, probe
 
@@ -64,7 +66,7 @@ class Planner:
         pair: the pair that is planned for.
         notice: what the user should know about the choice of it, None for nothing.
         target, draft: names of its models, draft None where none is used.
-        device, draft_device: where they would run.
+        device, draft_device: where they would run; several devices of a target count as one.
         dtype: number format they would run in.
     """
 
@@ -91,12 +93,17 @@ class Planner:
         target, draft = models_of(self.pair, model, needs_draft=speculation.needs_draft)
         self.target = target.removeprefix(BUILTIN)
         self.draft = draft.removeprefix(BUILTIN) if draft else None
-        self.device = find_device(model.device)
-        self.draft_device = find_device(model.draft_device) if model.draft_device else self.device
-        self._form = form_of(model, self.device)
+        self._model = model
+        self._devices = find_devices(model.device)
+        self._own = find_devices(model.draft_device)[0] if model.draft_device else None
+        self._form = form_of(model, self._devices[0])
         self.dtype = self._form.dtype
         self._target = model_facts(target, model.revision)
         self._draft = model_facts(draft, model.revision) if draft else None
+        placement = self._place(None)
+        names = placement.devices if placement else [self._devices[0].name]
+        self.device = joined([device for device in self._devices if device.name in names])
+        self.draft_device = self._own or self._devices[0]
 
     def plan(self, path: str | os.PathLike[str]) -> VideoPlan:
         """What a video comes to; reads its header and its first frame only.
@@ -114,7 +121,8 @@ class Planner:
         seen = kept_tokens(visual, self._speculation.prune)
         prompt = visual + self._words
         pixels = geometry.pad_frames(count) * height * width
-        load = Load(prompt, seen + self._words, self._max_tokens, pixels)
+        chunk = self._speculation.prefill_chunk
+        load = Load(prompt, seen + self._words, self._max_tokens, pixels, chunk)
         memory = pair_memory(
             self._target,
             self._draft,
@@ -131,18 +139,31 @@ class Planner:
             seen if self._speculation.speculates else visual,
             prompt,
             memory,
-            self._fits(memory, load),
-            (*samplings[0].warnings, *_notes(info), *self._context_warnings(prompt)),
+            has_room(self._model, self._target, self._draft, self._devices, self._own, load),
+            (
+                *samplings[0].warnings,
+                *_notes(info),
+                *self._context_warnings(prompt),
+                *self._spill_warnings(load),
+            ),
         )
 
-    def _fits(self, memory: PairMemory, load: Load) -> bool:
-        if self._draft is None or self.device.name == self.draft_device.name:
-            return fits(memory.total, self.device)
-        target = pair_memory(self._target, None, load, self._form)
-        form = self._form.of_draft(self.draft_device)
-        own = replace(load, prompt_tokens=load.draft_prompt_tokens)
-        draft = pair_memory(self._draft, None, own, form)
-        return fits(target.total, self.device) and fits(draft.total, self.draft_device)
+    def _place(self, load: Load | None) -> Placement | None:
+        """Where the target would go; None for no room, or for the only device that there is."""
+        if len(self._devices) == 1:
+            return None
+        return place(
+            self._model,
+            self._target,
+            self._draft,
+            self._devices,
+            draft_device=self._own,
+            load=load,
+        )
+
+    def _spill_warnings(self, load: Load) -> list[str]:
+        placement = self._place(load)
+        return [] if placement is None else list(placement.warnings)
 
     def _context_warnings(self, prompt: int) -> list[str]:
         limits = [facts.context for facts in self._models() if facts.context is not None]

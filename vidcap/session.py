@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from vidcap.engine.logits import LogitsSettings
-from vidcap.engine.loop import Generation, Limits
+from vidcap.decoding import answer_limits, logits_settings, sampling_settings
+from vidcap.engine.loop import Generation
 from vidcap.engine.margins import choice_margins
 from vidcap.engine.request import Request
-from vidcap.engine.sampling import SamplingSettings
 from vidcap.engine.schedule import OpenedVideo, PrefillJob
 from vidcap.engine.stats import Stats
 from vidcap.errors import InputError
@@ -24,7 +23,6 @@ from vidcap.output.record import Kind, Record, TokenCounts
 from vidcap.output.source import read_source
 from vidcap.preprocess import preprocess
 from vidcap.record_parts import Stopwatch, speculation_part, video_part
-from vidcap.settings import GenerationSettings
 from vidcap.setup import LoadedModels, Setup
 from vidcap.shortage import explained_memory
 from vidcap.trace import Trace
@@ -186,29 +184,25 @@ class VideoSession:
             for model, item in zip(self._models(), inputs, strict=True)
         ]
         draft = jobs[1] if len(jobs) > 1 else None
-        return OpenedVideo(jobs[0], draft, self._setup.speculation, self._stats)
+        policy = self._loaded.policy
+        return OpenedVideo(jobs[0], draft, self._setup.speculation, self._stats, policy)
 
     def _request(self, prompt: str) -> Request:
         target, generation = self._loaded.pair.target, self._setup.generation
         rules, loose = target.rules, self._setup.speculation.verify == "loose"
-        penalty = generation.repetition_penalty
         ids = target.suffix_ids(prompt).to(target.language.kv_spec.device)
         self._check_length(self._prefix_tokens + ids.shape[1])
         return Request(
             suffix_ids=ids,
-            limits=Limits(generation.max_tokens, rules.stop_ids),
-            logits=LogitsSettings(
-                vocab_size=rules.vocab_size,
-                suppress=rules.placeholder_ids,
-                repetition_penalty=rules.repetition_penalty if penalty is None else penalty,
-            ),
-            sampling=_sampling(generation),
+            limits=answer_limits(generation, rules),
+            logits=logits_settings(generation, rules),
+            sampling=sampling_settings(generation),
             strict_ids=target.strict_ids if loose else frozenset(),
             policy=self._loaded.policy,
         )
 
     def _new_stats(self) -> Stats:
-        places = {model.language.kv_spec.device for model in self._models()}
+        places = {device for model in self._models() for device in model.language.kv_spec.devices}
         cuda = [device for device in places if device.type == "cuda"]
         wait = partial(_synchronize, cuda) if cuda else None
         return Stats(synchronize=wait, trace=self._trace)
@@ -241,9 +235,3 @@ def _synchronize(devices: list[torch.device]) -> None:
 def _hand_out(text: str, on_text: Callable[[str], None] | None) -> None:
     if text and on_text is not None:
         on_text(text)
-
-
-def _sampling(generation: GenerationSettings) -> SamplingSettings | None:
-    if generation.temperature == 0:
-        return None
-    return SamplingSettings(generation.temperature, generation.top_p, generation.seed)

@@ -70,6 +70,7 @@ class FakeCaptioner:
         self.calls = [] if calls is None else calls
         self.pair_name = "fake"
         self.notices: tuple[str, ...] = ("the fake pair sees nothing",)
+        self.warnings: tuple[str, ...] = ()
 
     def variant(self, speculation: SpeculationSettings) -> FakeCaptioner:
         self.calls.append(("variant", speculation.method))

@@ -41,7 +41,7 @@ def fetched(monkeypatch, tmp_path):
     monkeypatch.setattr(hub, "download_size", lambda name, revision: 7_000_000)
     monkeypatch.setattr(hub, "is_offline", lambda: False)
     gpu = Device("cuda:0", "GPU", 40_000_000_000, bf16=True)
-    monkeypatch.setattr(pair, "find_device", lambda name: gpu)
+    monkeypatch.setattr(pair, "find_devices", lambda name: (gpu,))
     return names
 
 
@@ -95,7 +95,7 @@ def test_offline_nobody_is_asked_either(monkeypatch, fetched, by):
 def test_where_nothing_fits_nobody_is_asked(monkeypatch, fetched):
     screen = on_terminal(monkeypatch, "y\n")
     small = Device("cpu", "", 4_000_000_000, bf16=True)
-    monkeypatch.setattr(pair, "find_device", lambda name: small)
+    monkeypatch.setattr(pair, "find_devices", lambda name: (small,))
     with pytest.raises(ModelError, match="no model is cached"):
         settle_pair(ModelSettings(), needs_draft=True)
     assert screen.getvalue() == ""

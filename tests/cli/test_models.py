@@ -22,7 +22,7 @@ def cache(tmp_path, monkeypatch, tiny_target):
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(
-        pair, "find_device", lambda name: Device("cuda:0", "GPU", 90_000_000_000, bf16=True)
+        pair, "find_devices", lambda name: (Device("cuda:0", "GPU", 90_000_000_000, bf16=True),)
     )
 
     def add(name):

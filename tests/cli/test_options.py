@@ -111,6 +111,19 @@ def test_a_draft_length_of_auto_is_the_tree_that_grows_as_it_pays(cli, clip, wor
     assert cli.made[-1].settings[3] == METHODS["auto"]
 
 
+def test_auto_may_verify_loosely_and_prefill_in_chunks(cli, clip):
+    path = clip("a.mp4")
+    for words in (["--verify", "loose"], ["--method", "auto", "--loose-rule", "lvspec"]):
+        result = cli("describe", *words, "--set", "prefill-chunk=512", path)
+        assert result.exit_code == 0, result.stderr
+        assert cli.made[-1].settings[3] == method_settings(
+            "auto", verify="loose", prefill_chunk=512
+        )
+    cli("describe", "--no-draft", "--set", "prefill-chunk=64", path)
+    assert cli.made[-1].settings[3] == method_settings("plain", prefill_chunk=64)
+    assert "chains only" in cli("describe", "--loose-rule", "fly", path).stderr
+
+
 def test_no_draft_decodes_plainly(cli, clip):
     cli("describe", "--no-draft", clip("a.mp4"))
     model, _, _, speculation = cli.made[0].settings
@@ -139,6 +152,7 @@ def test_the_flag_wins_over_the_variable_and_the_variable_over_the_default(cli, 
         (["--method", "magic"], f"unknown method 'magic'\nhint: methods: {', '.join(METHODS)}"),
         (["--method", "sd", "--no-draft"], "--method sd needs a draft, --no-draft takes it away"),
         (["--draft", "d", "--no-draft"], "--draft and --no-draft contradict each other"),
+        (["--draft-device", "cuda:0,cuda:1"], "--draft-device takes one device"),
         (
             ["--draft-tokens", "3"],
             f"draft-tokens makes no difference to method '{DEFAULT_METHOD}' with tree 'auto'\n"

@@ -44,8 +44,8 @@ def test_that_no_preset_fits_is_said(cli, video, monkeypatch):
     from vidcap.models.machine import Device
 
     small = Device("cpu", "a small machine", 2_000_000_000, bf16=True)
-    monkeypatch.setattr(pair, "find_device", lambda name: small)
-    monkeypatch.setattr("vidcap.plan.find_device", lambda name: small)
+    monkeypatch.setattr(pair, "find_devices", lambda name: (small,))
+    monkeypatch.setattr("vidcap.plan.find_devices", lambda name: (small,))
     result = cli("plan", video)
     assert result.exit_code == 0
     assert result.stderr == (

@@ -11,8 +11,10 @@ from torch import Tensor
 from tests.engine.runs import Run
 from tests.models.families import DRAFT, TARGET, processor_prompt, write_family
 from tests.tiny import fresh_logits, random_frames
-from vidcap.bench.baseline import full_prompt
+from vidcap.bench.baseline import Assistance, full_prompt, transformers_generate
 from vidcap.engine.decoder import Decoder
+from vidcap.engine.logits import LogitsSettings
+from vidcap.engine.loop import Limits
 from vidcap.engine.model import EncodedPrefix
 from vidcap.models.loading import load_model, load_pair_folders
 from vidcap.models.pair import find_pair
@@ -92,10 +94,10 @@ def check_logits(models: dict[str, Any], count: int) -> EncodedPrefix:
 
 @torch.inference_mode()
 def check_kept(adapter: Any, kept: list[int]) -> None:
-    """A pruned prefix equals the full one with the dropped columns masked."""
+    """A pruned prefix equals the full one with the dropped columns masked; -1 is the last one."""
     prefix = adapter.encode(adapter.prepare(frames_for(adapter, 6), 2.0), "reference")
     suffix = adapter.suffix_ids(QUESTIONS[0])
-    chosen = torch.tensor(kept, dtype=torch.long)
+    chosen = torch.arange(len(prefix.visual_index))[kept]
     decoder = Decoder.prefill(adapter.language, prefix.keep(chosen, compact=False)).fork(64)
     ours = adapter.language.logits(decoder.append(suffix))
     expected = _masked_logits(adapter, prefix, suffix, chosen)
@@ -151,6 +153,32 @@ def check_beside(models: dict[str, Any]) -> None:
     for method in (STRICT["parallelvlm"], method_settings("sd-tree", prefill="parallel")):
         _, generation = run.start_parallel(QUESTIONS[0], method)
         assert [token for new in generation for token in new] == expected, method
+
+
+def check_chunks(models: dict[str, Any]) -> None:
+    """Prefills in pieces of both models change no token."""
+    run = make_run(models, 6)
+    expected = run.transformers(QUESTIONS[0])
+    for method in ("sd", "parallelvlm"):
+        pieces = method_settings(method, prefill_chunk=10)
+        assert run.ask(QUESTIONS[0], pieces)[0] == expected, method
+
+
+@torch.inference_mode()
+def check_assisted(models: dict[str, Any]) -> None:
+    """``generate`` with a draft or a look-up of its own gives what it gives alone."""
+    target = models["target"]
+    inputs = target.prepare(frames_for(target, 6), fps=2.0)
+    prompt = full_prompt(target.encode(inputs, "reference"), target.suffix_ids(QUESTIONS[0]))
+    logits = LogitsSettings(target.rules.vocab_size, target.rules.placeholder_ids)
+    alone, assisted, lookup = (
+        transformers_generate(
+            target, inputs, *prompt, Limits(TOKENS, frozenset()), logits, assistance=assistance
+        )
+        for assistance in (None, Assistance(models["near"]), Assistance(lookup_tokens=10))
+    )
+    assert assisted.tokens == lookup.tokens == alone.tokens
+    assert assisted.draft_calls >= assisted.drafted > 0
 
 
 def check_pruning(models: dict[str, Any], pruning: dict[str, Any]) -> None:

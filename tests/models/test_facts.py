@@ -17,10 +17,6 @@ from vidcap.models.facts import known_facts, pair_tables, read_facts
 from vidcap.models.loading import load_model
 from vidcap.models.machine import Device, find_device
 from vidcap.models.memory import (
-    LARGEST_PACKED_BYTES,
-    TREE_ROWS,
-    Form,
-    Load,
     PairMemory,
     dtype_name,
     fits,
@@ -29,6 +25,7 @@ from vidcap.models.memory import (
 from vidcap.models.released import native_bf16
 from vidcap.models.released_configs import released_config
 from vidcap.models.tower import TowerFacts
+from vidcap.models.work import LARGEST_PACKED_BYTES, TREE_ROWS, Form, Load
 
 BF16 = Form("bfloat16")
 

@@ -13,7 +13,8 @@ from tests.models.families import write_family
 from tests.models.medium import MEDIUM_DRAFT, MEDIUM_TARGET, write_medium
 from tests.models.peak import QUESTION, SIDE, TOKENS
 from vidcap.models.facts import read_facts
-from vidcap.models.memory import Form, Load, pair_memory
+from vidcap.models.memory import pair_memory
+from vidcap.models.work import Form, Load
 from vidcap.settings import QuantizeName
 
 #: Tokens of the chat template and the question of a tiny tokenizer, about.
@@ -71,3 +72,15 @@ def test_a_run_takes_what_was_estimated(
     peak = measured(tiny, pair, count, dtype, "none")
     assert peak > 100 << 20
     assert estimated(target, draft, count, dtype, "none") == pytest.approx(peak, rel=0.15)
+
+
+def test_chunks_leave_the_activations_of_one_of_them(tmp_path: Path) -> None:
+    """Behind 20,000 tokens of prompt; as much as one call where there is but one."""
+    facts = read_facts(write_family(tmp_path / "tiny", "qwen2_5_vl"))
+
+    def working(chunk: int) -> int:
+        load = Load(20_000, 20_000, TOKENS, chunk=chunk)
+        return pair_memory(facts, None, load, Form("float32")).working
+
+    assert working(0) == working(20_000) == working(30_000)
+    assert working(128) < working(512) < 0.5 * working(0)

@@ -31,7 +31,7 @@ GPU = Device("cuda:0", "a large GPU", 90_000_000_000, bf16=True)
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Device], None]:
     """Makes this machine one with that device."""
-    return lambda device: monkeypatch.setattr(pair, "find_device", lambda name: device)
+    return lambda device: monkeypatch.setattr(pair, "find_devices", lambda name: (device,))
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_draft_on_its_own_device_needs_room_there_only(
     # An older GPU for the draft, which then runs in the target's number format all the same.
     older = replace(GPU, name="cuda:1", memory_bytes=24_000_000_000, bf16=False)
     devices = {"cuda:0": GPU, "cuda:1": older}
-    monkeypatch.setattr(pair, "find_device", devices.__getitem__)
+    monkeypatch.setattr(pair, "find_devices", lambda name: (devices[name],))
     cache |= {"32B", "7B"}
     settings = ModelSettings(device="cuda:0", draft_device="cuda:1")
     assert find_pair(settings, needs_draft=True).name == "qwen2.5-vl-32b"

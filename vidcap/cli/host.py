@@ -53,6 +53,8 @@ class ConsoleHost:
     def loaded(self) -> None:
         """Says what turned out while it was loaded."""
         self._tell_notices()
+        for warning in self._captioner.warnings:
+            self._console.warning(warning)
 
     def stage(self, what: str, path: str) -> None:
         """Shows what happens now."""

@@ -66,14 +66,20 @@ class ComputeOptions:
 
     device: Annotated[
         str,
-        _model("--device", metavar="auto|cpu|cuda[:N]", help="Device to run on."),
+        _model(
+            "--device",
+            metavar="auto|cpu|cuda[:N][,...]",
+            help="Device to run on; several GPUs joined by commas share the target, 'cpu' behind "
+            "them keeps what they have no room for. auto: a GPU that is large enough, else all of "
+            "them, and main memory for the rest.",
+        ),
     ] = _MODEL.device
     draft_device: Annotated[
         str | None,
         _model(
             "--draft-device",
             metavar="DEVICE",
-            help="Device of the draft, if not that of the target.",
+            help="Device of the draft, if not the target's first one.",
         ),
     ] = _MODEL.draft_device
     dtype: Annotated[
@@ -127,10 +133,12 @@ def model_settings(pair: PairOptions, compute: ComputeOptions) -> ModelSettings:
     """Both groups as settings.
 
     Raises:
-        UsageError: where a draft is asked for and forbidden at once.
+        UsageError: where a draft is asked for and forbidden at once, or on several devices.
     """
     if pair.no_draft and pair.draft is not None:
         raise UsageError("--draft and --no-draft contradict each other")
+    if compute.draft_device is not None and "," in compute.draft_device:
+        raise UsageError("--draft-device takes one device: a draft is not spread")
     return ModelSettings(
         pair=pair.pair,
         target=pair.target,

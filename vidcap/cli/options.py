@@ -9,7 +9,12 @@ from __future__ import annotations
 from functools import partial
 
 from vidcap.cli.binding import option
-from vidcap.cli.generation_options import GenerationOptions, LengthOptions, PromptOptions
+from vidcap.cli.generation_options import (
+    GenerationOptions,
+    LengthOptions,
+    PromptOptions,
+    SamplingOptions,
+)
 from vidcap.cli.message_options import FactsFormatOptions, MessageOptions, ReportOptions
 from vidcap.cli.model_options import ComputeOptions, HubOptions, PairOptions, model_settings
 from vidcap.cli.speculation_options import PartOptions, SpeculationOptions
@@ -26,6 +31,7 @@ __all__ = [
     "PartOptions",
     "PromptOptions",
     "ReportOptions",
+    "SamplingOptions",
     "SpeculationOptions",
     "VideoOptions",
     "WindowOptions",

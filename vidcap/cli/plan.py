@@ -31,7 +31,7 @@ from vidcap.settings import DEFAULT_DESCRIBE_PROMPT
 
 if TYPE_CHECKING:
     from vidcap.batch.jobs import Entry
-    from vidcap.models.memory import ModelMemory
+    from vidcap.models.work import ModelMemory
     from vidcap.plan import Planner, VideoPlan
 
 #: Windows of a video that are listed; of more, only the number is told.

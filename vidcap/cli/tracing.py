@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vidcap.cli.values import check_new_file
 from vidcap.errors import UsageError
 from vidcap.trace import Trace
 
@@ -28,10 +29,7 @@ def check_trace(path: Path | None, ray: str | None = None) -> None:
         return
     if ray is not None:
         raise UsageError("--trace shows this process, with --ray others do the work")
-    if path.is_dir():
-        raise UsageError(f"--trace takes a file, {path} is a folder")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"--trace: there is no folder {path.parent}")
+    check_new_file(path, "--trace")
 
 
 @contextmanager

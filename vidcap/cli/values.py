@@ -1,4 +1,4 @@
-"""Values as they are typed: times, and texts that may stand in a file."""
+"""Values as they are typed: times, files, and texts that may stand in a file."""
 
 from __future__ import annotations
 
@@ -92,3 +92,19 @@ def read_text(value: str, what: str) -> str:
     if not text.strip():
         raise UsageError(f"{what} is empty")
     return text
+
+
+def check_new_file(path: Path, what: str) -> None:
+    """Find out before the work whether a file can be put somewhere.
+
+    Args:
+        path: where.
+        what: the option that says so.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if path.is_dir():
+        raise UsageError(f"{what} takes a file, {path} is a folder")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"{what}: there is no folder {path.parent}")

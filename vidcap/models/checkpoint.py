@@ -16,6 +16,7 @@ from vidcap.models.geometry import FAMILIES, Family, check_family, read_geometry
 from vidcap.models.geometry.base import Geometry
 from vidcap.models.geometry.files import read_model_config
 from vidcap.models.protocol import TokenRules
+from vidcap.models.stored import check_stored, stored_quantization
 from vidcap.models.weights import check_layers
 
 
@@ -59,6 +60,11 @@ class Checkpoint:
             repetition_penalty=float(self.generation.repetition_penalty or 1.0),
             max_positions=text.max_position_embeddings,
         )
+
+    @property
+    def quantization(self) -> str | None:
+        """How its weights are quantized, None for not at all."""
+        return stored_quantization(self.config.to_dict())
 
     def neutral_generation(self) -> Any:
         """A ``GenerationConfig`` with the settings that vidcap honours and nothing else.
@@ -116,6 +122,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     family = check_family(declared, str(folder))
     geometry = read_geometry(folder)
     check_layers(folder, declared)
+    check_stored(declared, str(folder))
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)

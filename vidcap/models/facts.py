@@ -17,6 +17,7 @@ from typing import Any
 from vidcap.errors import ModelError
 from vidcap.models.geometry import Geometry, make_geometry, read_geometry
 from vidcap.models.geometry.files import read_json, read_model_config
+from vidcap.models.stored import stored_quantization
 from vidcap.models.tower import TowerFacts, tower_facts
 from vidcap.models.weights import read_header, weight_files
 
@@ -36,6 +37,8 @@ class ModelFacts:
         context: most tokens of prompt and answer, None where the checkpoint does not say.
         stop_tokens: tokens that end an answer; ``#ID`` where the tokenizer does not name one.
         geometry: sizes of frames and numbers of visual tokens.
+        quantization: how the stored weights are quantized, None for not at all; see
+            :mod:`vidcap.models.stored`.
     """
 
     family: str
@@ -52,6 +55,7 @@ class ModelFacts:
     context: int | None
     stop_tokens: tuple[str, ...]
     geometry: Geometry
+    quantization: str | None = None
 
     @property
     def layer_parameters(self) -> int:
@@ -136,6 +140,7 @@ def _facts(
             context=text.get("max_position_embeddings"),
             stop_tokens=stop_tokens,
             geometry=geometry,
+            quantization=stored_quantization(config),
         )
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ModelError(f"the configuration in {where} is broken: {error!r}") from error

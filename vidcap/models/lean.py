@@ -62,6 +62,7 @@ class _Layer:
     down: Projection
     input_norm: nn.Module
     mlp_norm: nn.Module
+    device: torch.device
 
 
 class LeanDecoder:
@@ -91,19 +92,19 @@ class LeanDecoder:
             position_ids: Long[3, b, n] equal on all axes (text), or Long[b, n].
             step: with `slots`; the rows are written there.
         """
-        if step.slots is None:
-            raise ValueError("the lean step runs tail rows only")
         hidden = embeds
         cos, sin = self._rotation(embeds, position_ids)
         for index, layer in enumerate(self._layers):
+            if hidden.device != layer.device:
+                hidden, cos, sin = (tensor.to(layer.device) for tensor in (hidden, cos, sin))
+                step = step.on(layer.device)
             normed = layer.input_norm(hidden)
             query, key, value = self._project(normed, layer, cos, sin)
-            step.kv.write(index, step.slots, key, value)
-            mixed = attend_tail(query, step, index, self._head_dim**-0.5).flatten(2)
+            mixed = attend_tail(query, key, value, step, index, self._head_dim**-0.5).flatten(2)
             hidden = hidden + layer.out(mixed)
             gate, up = layer.gate_up(layer.mlp_norm(hidden)).chunk(2, -1)
             hidden = hidden + layer.down(functional.silu(gate) * up)
-        normed_hidden: Tensor = self._norm(hidden)
+        normed_hidden: Tensor = self._norm(hidden.to(embeds.device))
         return normed_hidden
 
     def _rotation(self, embeds: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,7 +137,10 @@ class LeanDecoder:
 
 
 def has_lean_form(text: Any) -> bool:
-    """Whether a released text model's layers are exactly those that :class:`LeanDecoder` runs."""
+    """Whether a released text model's layers are exactly those that :class:`LeanDecoder` runs.
+
+    Layers whose weights are brought to their device when they run (on ``meta`` until then) are not.
+    """
     form = _FORMS.get(type(text).__name__)
     if form is None or text.config.hidden_act != "silu":
         return False
@@ -144,6 +148,7 @@ def has_lean_form(text: Any) -> bool:
         _has_form(layer, form)
         and type(module) is nn.Linear
         and type(module.weight) is nn.Parameter  # weights in fewer bits cannot be stacked
+        and not module.weight.is_meta
         and (module.bias is not None) == (form.biased and name.endswith(_QKV))
         for layer in text.layers
         for name, module in layer.named_modules()
@@ -170,6 +175,7 @@ def _fuse(layer: Any, make: Callable[[Tensor, Tensor | None], Projection]) -> _L
         down=make(mlp.down_proj.weight, None),
         input_norm=layer.input_layernorm,
         mlp_norm=layer.post_attention_layernorm,
+        device=mlp.down_proj.weight.device,
     )
 
 

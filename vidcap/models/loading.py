@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from vidcap.engine.attention import ATTENTION_NAME, register
-from vidcap.errors import ModelError, UsageError
+from vidcap.errors import ModelError
 from vidcap.models.adapter import ReleasedVideoModel
 from vidcap.models.checkpoint import Checkpoint, first_line, read_checkpoint
+from vidcap.models.devices import device_map, target_placement, torch_device, torch_dtype
 from vidcap.models.kernels import attention_words, check_attention, vision_kernel
 from vidcap.models.match import check_match
 from vidcap.models.pair import PairFolders
+from vidcap.models.placement import Placement
 from vidcap.models.protocol import VideoModel
-from vidcap.models.quantize import check_quantize, quantize_layers
-from vidcap.models.released import native_bf16
+from vidcap.models.quantize import (
+    check_packed_widths,
+    check_quantize,
+    check_unpacked,
+    quantize_layers,
+)
 from vidcap.models.weights import stored_tensors
 from vidcap.settings import AttentionName, ModelSettings, QuantizeName
 
@@ -30,8 +40,9 @@ class LoadedPair:
 
     Attributes:
         target, draft: adapters; draft None for plain decoding.
-        device, dtype: the target's, as torch names them.
+        device, dtype: the target's, as torch names them; several devices joined by commas.
         attention: what computes the attention, for the profile and the record.
+        warnings: what the user should know about how they were loaded.
     """
 
     target: VideoModel
@@ -39,41 +50,50 @@ class LoadedPair:
     device: str
     dtype: str
     attention: str
+    warnings: tuple[str, ...] = ()
 
 
 def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPair:
     """Load the pair, once everything but the weights is known to match.
 
     Raises:
-        ModelError: unknown family, broken checkpoint, no such device, a pair that does not match,
-            an attention kernel that does not run.
+        ModelError: unknown family, broken checkpoint, no such device or no room on it, a pair that
+            does not match, an attention kernel that does not run.
         UsageError: a device name torch does not know.
     """
     torch.set_num_threads(settings.threads or os.cpu_count() or 1)
-    device = _device(settings.device)
-    draft_device = _device(settings.draft_device) if settings.draft_device else device
-    dtype = _dtype(settings.dtype, device)
+    placement = target_placement(folders, settings)
+    device = torch.device(placement.first)
+    draft_device = torch_device(settings.draft_device) if settings.draft_device else device
+    dtype = torch_dtype(settings.dtype, device)
     check_quantize(settings.quantize, device)
     check_quantize(settings.draft_quantize, draft_device)
     checkpoint = read_checkpoint(folders.target)
     draft_checkpoint = read_checkpoint(folders.draft) if folders.draft else None
     if draft_checkpoint is not None:
         check_match(checkpoint, draft_checkpoint)
+        check_unpacked(settings.draft_quantize, draft_checkpoint)
+    check_unpacked(settings.quantize, checkpoint)
     check_attention(settings.attention, checkpoint, device, dtype)
     if draft_checkpoint is not None:
         check_attention(settings.attention, draft_checkpoint, draft_device, dtype)
-    target = load_weights(checkpoint, device, dtype, settings.quantize, settings.attention)
+    target = load_weights(checkpoint, placement, dtype, settings.quantize, settings.attention)
     draft = None
     if draft_checkpoint is not None:
         draft = load_weights(
-            draft_checkpoint, draft_device, dtype, settings.draft_quantize, settings.attention
+            draft_checkpoint,
+            Placement(str(draft_device)),
+            dtype,
+            settings.draft_quantize,
+            settings.attention,
         )
     return LoadedPair(
         target,
         draft,
-        device=str(device),
-        dtype=_dtype_name(dtype, settings.quantize),
+        device=",".join(placement.devices),
+        dtype=_dtype_name(dtype, checkpoint.quantization or settings.quantize),
         attention=attention_words(settings.attention, checkpoint, device, dtype),
+        warnings=placement.warnings,
     )
 
 
@@ -83,12 +103,12 @@ def load_model(folder: Path, device: torch.device, dtype: torch.dtype) -> Any:
     Raises:
         ModelError: unknown family, or transformers cannot load it.
     """
-    return load_weights(read_checkpoint(folder), device, dtype)
+    return load_weights(read_checkpoint(folder), Placement(str(device)), dtype)
 
 
 def load_weights(
     checkpoint: Checkpoint,
-    device: torch.device,
+    placement: Placement,
     dtype: torch.dtype,
     quantize: QuantizeName = "none",
     attention: AttentionName = "auto",
@@ -97,7 +117,7 @@ def load_weights(
 
     Args:
         checkpoint: everything but the weights.
-        device, dtype: where to and as what.
+        placement, dtype: where to and as what.
         quantize: whether to pack the weights once they are there.
         attention: see :class:`vidcap.settings.ModelSettings`.
 
@@ -109,22 +129,23 @@ def load_weights(
 
     register()
     logging.disable_progress_bar()
-    folder = checkpoint.folder
-    _check_size(checkpoint)
+    folder, device = checkpoint.folder, torch.device(placement.first)
+    skeleton = _check_size(checkpoint)
     try:
-        loaded: Any = AutoModelForImageTextToText.from_pretrained(
-            folder,
-            config=checkpoint.config,
-            dtype=dtype,
-            device_map=device,
-            attn_implementation={
-                "text_config": ATTENTION_NAME,
-                "vision_config": vision_kernel(attention, device, dtype),
-            },
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
+        with _silent_dispatch():
+            loaded: Any = AutoModelForImageTextToText.from_pretrained(
+                folder,
+                config=checkpoint.config,
+                dtype=dtype,
+                device_map=device_map(skeleton, placement) if placement.layers else device,
+                attn_implementation={
+                    "text_config": ATTENTION_NAME,
+                    "vision_config": vision_kernel(attention, device, dtype),
+                },
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise ModelError(f"not enough memory on {device} for {folder}") from error
     except Exception as error:
@@ -134,6 +155,7 @@ def load_weights(
     if report["missing_keys"]:
         # transformers would go on with random numbers in their place.
         raise ModelError(f"{folder} lacks weights: {sorted(report['missing_keys'])[0]} for one")
+    check_packed_widths(model, checkpoint)
     quantize_layers(model, quantize)
     return _adapter(checkpoint)(checkpoint, model.eval(), attention)
 
@@ -144,23 +166,37 @@ def _adapter(checkpoint: Checkpoint) -> type[ReleasedVideoModel]:
     return adapter
 
 
-def _check_size(checkpoint: Checkpoint) -> None:
+@contextmanager
+def _silent_dispatch() -> Iterator[None]:
+    """Without what accelerate and bitsandbytes say about ways that were not taken."""
+    for name in ("accelerate.big_modeling", "bitsandbytes"):
+        getLogger(name).setLevel(ERROR)
+    with warnings.catch_warnings():
+        # It warns of parameters that belong to no module, which it places all the same.
+        warnings.filterwarnings("ignore", "The following device_map keys do not match")
+        yield
+
+
+def _check_size(checkpoint: Checkpoint) -> Any:
     """Refuse a configuration that describes more than its files hold, before memory is taken.
 
     A tensor that no file has would be filled with random numbers.
+
+    Returns:
+        the model without its weights.
     """
     from transformers import AutoModelForImageTextToText
 
     stored = stored_tensors(checkpoint.folder)
     config, folder = checkpoint.config, checkpoint.folder
-    if getattr(config, "quantization_config", None) is not None:
-        return
     try:
         with torch.device("meta"):
             model = AutoModelForImageTextToText.from_config(config)
         model.tie_weights()
     except Exception as error:
         raise ModelError(f"{folder} cannot be loaded: {first_line(error)}") from error
+    if checkpoint.quantization is not None:
+        return model
     described = sum(weight.numel() for weight in model.parameters())
     held = sum(tensor.count for tensor in stored.values())
     if described > held:
@@ -168,30 +204,10 @@ def _check_size(checkpoint: Checkpoint) -> None:
             f"{folder} describes {described} parameters, its files hold {held}",
             hint="configuration and weights come from different models, or files are missing",
         )
+    return model
 
 
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UsageError(f"no device '{name}'", hint="for example cpu, cuda or cuda:1") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ModelError(f"device '{name}' was asked for, but torch sees no CUDA device")
-    if device.type not in ("cpu", "cuda"):
-        raise UsageError(f"device '{name}' is not supported", hint="use cpu or cuda")
-    return device
-
-
-def _dtype_name(dtype: torch.dtype, quantize: QuantizeName) -> str:
+def _dtype_name(dtype: torch.dtype, quantize: str) -> str:
     """As the record has it: the format of activations, and that of packed weights."""
     name = str(dtype).removeprefix("torch.")
     return name if quantize == "none" else f"{name}, {quantize} weights"
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name == "auto":
-        return torch.bfloat16 if native_bf16(device) else torch.float32
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype

@@ -11,6 +11,8 @@ import os
 import platform
 import re
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -48,8 +50,34 @@ class Device:
     bf16: bool
 
 
+def find_devices(name: str) -> tuple[Device, ...]:
+    """The devices that ``--device`` means.
+
+    Args:
+        name: ``auto``, a device, or GPUs joined by commas, ``cpu`` behind them.
+
+    Returns:
+        one, or several for a model to be spread over; the CPU behind GPUs may keep layers that
+        they have no room for.
+
+    Raises:
+        ModelError: there is no such device here.
+        UsageError: it is none that vidcap runs on.
+    """
+    if name == "auto":
+        return (*cuda_devices(), cpu())
+    names = name.split(",")
+    found = tuple(find_device(each) for each in names)
+    if len({device.name for device in found}) < len(found) or "cpu" in names[:-1]:
+        raise UsageError(
+            f"--device {name}: a list names each GPU once, and the CPU behind them",
+            hint="for example cuda:0,cuda:1 or cuda:0,cpu",
+        )
+    return found
+
+
 def find_device(name: str) -> Device:
-    """The device that ``--device`` means.
+    """One device.
 
     Args:
         name: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
@@ -69,6 +97,20 @@ def find_device(name: str) -> Device:
     if index >= len(gpus):
         raise ModelError(f"device '{name}' was asked for, but there is no such CUDA device")
     return gpus[index]
+
+
+def joined(devices: Sequence[Device]) -> Device:
+    """Several devices that hold one model together, as one."""
+    if len(devices) == 1:
+        return devices[0]
+    counts = Counter(device.label for device in devices)
+    sizes = [device.memory_bytes for device in devices if device.memory_bytes is not None]
+    return Device(
+        ",".join(device.name for device in devices),
+        ", ".join(f"{count} x {label}" for label, count in counts.items()),
+        sum(sizes) if len(sizes) == len(devices) else None,
+        all(device.bf16 for device in devices),
+    )
 
 
 def cpu() -> Device:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vidcap.models.memory import LARGEST_PACKED_BYTES
+from vidcap.models.work import LARGEST_PACKED_BYTES
 
 Projection = Callable[[Tensor], Tensor]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from vidcap.errors import ModelError, UsageError
 from vidcap.models.facts import ModelFacts, known_facts, pair_tables, read_facts
 from vidcap.models.hub import cached_model, find_model, local_model
-from vidcap.models.machine import find_device
-from vidcap.models.memory import fits, form_of, nominal_need
+from vidcap.models.machine import find_devices
+from vidcap.models.placement import has_room
 from vidcap.settings import ModelSettings
 
 #: Marks a model whose folder lies inside the package.
@@ -185,15 +185,13 @@ def smallest_pair() -> PairPreset:
 def fits_machine(preset: PairPreset, settings: ModelSettings, *, needs_draft: bool) -> bool:
     """Whether a preset has room for an ordinary video on the devices that the settings name."""
     target, draft = models_of(preset, settings, needs_draft=needs_draft)
-    device = find_device(settings.device)
-    other = find_device(settings.draft_device) if settings.draft_device else device
-    facts = model_facts(target, settings.revision)
-    draft_facts = model_facts(draft, settings.revision) if draft else None
-    form = form_of(settings, device)
-    if draft_facts is None or other.name == device.name:
-        return fits(nominal_need(facts, draft_facts, form), device)
-    return fits(nominal_need(facts, None, form), device) and fits(
-        nominal_need(draft_facts, None, form.of_draft(other)), other
+    other = find_devices(settings.draft_device)[0] if settings.draft_device else None
+    return has_room(
+        settings,
+        model_facts(target, settings.revision),
+        model_facts(draft, settings.revision) if draft else None,
+        find_devices(settings.device),
+        other,
     )
 
 

@@ -12,10 +12,14 @@ import torch
 from torch import nn
 
 from vidcap.errors import ModelError, UsageError
+from vidcap.models.checkpoint import Checkpoint
 from vidcap.settings import QuantizeName
 
 #: Weights that share a scale in 4 bits.
 _GROUP = 32
+
+#: Rows of weights that bitsandbytes' kernel for CPUs takes at once.
+_BLOCK_ROWS = 32
 
 
 def check_quantize(name: QuantizeName, device: torch.device) -> None:
@@ -32,6 +36,39 @@ def check_quantize(name: QuantizeName, device: torch.device) -> None:
             f"--quantize int4 runs on CPUs only, not on {device}", hint="use --quantize int8"
         )
     _config(name)
+
+
+def check_unpacked(name: QuantizeName, checkpoint: Checkpoint) -> None:
+    """Make sure that weights which are to be packed are not packed already.
+
+    Raises:
+        UsageError: they are.
+    """
+    if name != "none" and checkpoint.quantization is not None:
+        raise UsageError(
+            f"--quantize {name}: {checkpoint.folder} is quantized by {checkpoint.quantization} "
+            "already"
+        )
+
+
+def check_packed_widths(model: Any, checkpoint: Checkpoint) -> None:
+    """Make sure that bitsandbytes can run the layers of a loaded model on a CPU.
+
+    Its kernel there takes whole blocks of weights only, and says so when a layer runs first.
+
+    Raises:
+        ModelError: it cannot.
+    """
+    for name, module in model.named_modules():
+        if type(module).__name__ != "Linear4bit" or module.weight.device.type != "cpu":
+            continue
+        block = module.weight.quant_state.blocksize
+        if module.in_features % block or module.out_features % _BLOCK_ROWS:
+            raise ModelError(
+                f"{checkpoint.folder}: {name} is {module.out_features} by {module.in_features}, "
+                f"bitsandbytes needs multiples of {_BLOCK_ROWS} by {block} on a CPU",
+                hint="it runs on a GPU",
+            )
 
 
 def quantize_layers(model: Any, name: QuantizeName) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -57,6 +57,7 @@ class ReleasedLanguageModel:
             dtype=weight.dtype,
             device=weight.device,
             attention=attention,
+            layer_devices=_layer_devices(self._text.layers, weight.device),
         )
 
     @property
@@ -71,7 +72,8 @@ class ReleasedLanguageModel:
 
     def forward(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Tensor:
         """Last hidden states [b, n, d], after the final norm."""
-        if self._lean is not None and step.slots is not None and not _wants_layers(step.probe):
+        lean = step.slots is not None and not step.visual and not _wants_layers(step.probe)
+        if lean and self._lean is not None:
             return self._lean.forward(embeds, position_ids, step)
         with self._collecting(step.probe):
             hidden: Tensor = self._text(
@@ -106,6 +108,21 @@ class ReleasedLanguageModel:
         """Logits [b, n, V] in the model's dtype."""
         logits: Tensor = self._project(hidden)
         return logits
+
+
+def _layer_devices(layers: Sequence[Any], first: torch.device) -> tuple[torch.device, ...]:
+    """Where every layer runs; empty where all of them do on `first`."""
+    devices = tuple(_execution_device(layer) for layer in layers)
+    return () if set(devices) == {first} else devices
+
+
+def _execution_device(layer: Any) -> torch.device:
+    """Where accelerate's hook runs a layer, or, without one, where its weights lie."""
+    device = getattr(getattr(layer, "_hf_hook", None), "execution_device", None)
+    if device is None:
+        own: torch.device = next(layer.parameters()).device
+        return own
+    return torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
 
 
 def _deepstack_arguments(deepstack: Deepstack | None, embeds: Tensor) -> dict[str, Any]:

@@ -1,0 +1,71 @@
+"""Checkpoints whose weights are quantized already: which of them are loaded, and why no others.
+
+A method is offered where it runs through transformers and treats every row of a step by itself, so
+that a tree of drafts gets the numbers that single tokens get: lossless methods stay lossless.
+Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+from vidcap.errors import ModelError
+
+_SUPPORTED = "torchao and bitsandbytes in 4 bits can be loaded; --quantize packs full checkpoints"
+
+#: Why other methods are refused, by their name in ``config.json``.
+_REFUSED = {
+    "gptq": "its kernels (gptqmodel) run on GPUs",
+    "awq": "its kernels (gptqmodel) run on GPUs",
+    "fp8": "its kernels run on GPUs",
+    "fbgemm-fp8": "its kernels run on GPUs",
+    "mxfp4": "its kernels run on GPUs",
+    "compressed-tensors": "the package compressed-tensors is not among those that vidcap uses",
+}
+
+
+def stored_quantization(config: Mapping[str, Any]) -> str | None:
+    """How the weights of a checkpoint are quantized, None for not at all.
+
+    Args:
+        config: the content of its ``config.json``.
+
+    Returns:
+        transformers' name of the method, for bitsandbytes with the bits.
+    """
+    found = config.get("quantization_config")
+    if not found:
+        return None
+    known = found if isinstance(found, Mapping) else {}
+    method = str(known.get("quant_method", "an unknown method")).replace("_", "-")
+    if method == "bitsandbytes" or known.get("load_in_4bit") or known.get("load_in_8bit"):
+        return f"bitsandbytes {4 if known.get('load_in_4bit') else 8}-bit"
+    return method
+
+
+def check_stored(config: Mapping[str, Any], where: str) -> None:
+    """Make sure that the weights of a checkpoint can be loaded as they are quantized.
+
+    Raises:
+        ModelError: the method is not supported, or its package is missing.
+    """
+    method = stored_quantization(config)
+    if method is None:
+        return
+    if method == "bitsandbytes 8-bit":
+        raise ModelError(
+            f"{where} is quantized by bitsandbytes in 8 bits, which rounds the tokens of a step "
+            "together: no method could be lossless",
+            hint=_SUPPORTED,
+        )
+    package = method.partition(" ")[0]
+    if package not in ("torchao", "bitsandbytes"):
+        why = _REFUSED.get(method, "it was never tried")
+        raise ModelError(f"{where} is quantized by {method}: {why}", hint=_SUPPORTED)
+    if find_spec(package) is None:
+        raise ModelError(
+            f"{where} is quantized by {method}: the package {package} is missing",
+            hint="pip install 'vidcap[quant]'",
+        )
