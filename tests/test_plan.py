@@ -10,7 +10,7 @@ import torch
 
 from tests.video.clips import ClipMaker
 from vidcap.demo.clips import write_mp4
-from vidcap.demo.scenes import sample_scene
+from vidcap.demo.scenes import FIRST_WORLD, sample_scene
 from vidcap.engine.prune.select import budget
 from vidcap.errors import ModelError
 from vidcap.models import pair
@@ -25,7 +25,7 @@ from vidcap.video import load_frames, load_windows, plan_sampling, probe
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plan") / "clip.mp4"
-    write_mp4(sample_scene(3), path, fps=8)
+    write_mp4(sample_scene(3, FIRST_WORLD), path, fps=8)
     return path
 
 

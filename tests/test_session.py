@@ -11,7 +11,7 @@ import torch
 from tests.tiny import transformers_greedy
 from vidcap import Captioner, load_pair
 from vidcap.demo.clips import write_mp4
-from vidcap.demo.scenes import sample_scene
+from vidcap.demo.scenes import FIRST_WORLD, sample_scene
 from vidcap.engine.schedule import ThreadLane
 from vidcap.errors import InputError, UsageError
 from vidcap.models.geometry import read_geometry
@@ -31,7 +31,7 @@ from vidcap.video import load_frames
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("clips") / "clip.mp4"
-    write_mp4(sample_scene(3), path)
+    write_mp4(sample_scene(3, FIRST_WORLD), path)
     return path
 
 

@@ -22,7 +22,7 @@ from vidcap.batch.runner import Batch
 from vidcap.batch.sinks import StreamSink
 from vidcap.cli.signals import Interrupts
 from vidcap.demo.clips import write_mp4
-from vidcap.demo.scenes import sample_scene
+from vidcap.demo.scenes import FIRST_WORLD, sample_scene
 from vidcap.errors import ModelError
 from vidcap.output.record import record_schema
 from vidcap.output.writer import make_writer
@@ -37,7 +37,7 @@ REQUEST = Request("describe", PROMPT)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clips")
     for seed in (3, 4):
-        write_mp4(sample_scene(seed), folder / f"{seed}.mp4")
+        write_mp4(sample_scene(seed, FIRST_WORLD), folder / f"{seed}.mp4")
     return folder
 
 

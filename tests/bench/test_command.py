@@ -56,7 +56,7 @@ class CarelessGreedy:
 
 
 def test_json_has_every_figure_of_every_arm(run: Run) -> None:
-    result = run("--format", "json", "--visual-tokens", "48", "--check-exact", "--seed", "3")
+    result = run("--format", "json", "--visual-tokens", "64", "--check-exact", "--seed", "3")
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
     assert list(report) == ["schema_version", "machine", "settings", "arms"]
@@ -65,8 +65,8 @@ def test_json_has_every_figure_of_every_arm(run: Run) -> None:
         assert arm.keys() == FIGURES | {"first_differences"}
         assert arm["step_ms"].keys() == {"target", "draft", "verify"}
         assert (arm["clips"], arm["exact_match"], arm["first_differences"]) == (1, 1.0, [])
-        assert arm["settings"]["visual_tokens"] == 48
-        assert arm["visual_tokens"] == 48
+        assert arm["settings"]["visual_tokens"] == 64
+        assert arm["visual_tokens"] == 64
     plain, tree, transformers = report["arms"]
     assert plain["decode_speedup_vs_plain"] == plain["end_to_end_speedup_vs_plain"] == 1
     assert transformers["decode_speedup_vs_transformers"] == 1
@@ -85,7 +85,7 @@ def test_the_figures_are_those_of_the_dataclass() -> None:
 
 def test_the_table_has_a_line_per_arm_and_length_and_nothing_else_is_on_stdout(run: Run) -> None:
     result = run(
-        "--visual-tokens", "48,500", "--arm", "plain", "--arm", "sd", "--grid", "draft-tokens=1,2"
+        "--visual-tokens", "40,100", "--arm", "plain", "--arm", "sd", "--grid", "draft-tokens=1,2"
     )
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
@@ -95,17 +95,17 @@ def test_the_table_has_a_line_per_arm_and_length_and_nothing_else_is_on_stdout(r
         "sd[draft-tokens=1]",
         "sd[draft-tokens=2]",
     ]
-    assert [line.split()[1] for line in lines[1::3]] == ["48", "100"]
+    assert [line.split()[1] for line in lines[1::3]] == ["64", "100"]
     assert result.stderr == (
-        "vidcap: notice: no demo clip has about 500 visual tokens; these have 100\n"
+        "vidcap: notice: no demo clip has about 40 visual tokens; these have 64\n"
     )
 
 
 def test_questions_add_what_is_right_by_kind(run: Run) -> None:
-    result = run("--questions", "--visual-tokens", "48", "--arm", "plain")
+    result = run("--questions", "--visual-tokens", "64", "--arm", "plain")
     assert result.exit_code == 0, result.stderr
     main, facts, answers = (part.splitlines() for part in result.stdout.split("\n\n"))
-    assert main[1].split()[:2] == ["plain", "48"]
+    assert main[1].split()[:2] == ["plain", "64"]
     assert facts[0].split()[:3] == ["facts", "visual", "count"]
     assert answers[0].split()[:3] == ["answers", "visual", "colour"]
     assert answers[1].split()[0] == "plain"
@@ -114,7 +114,7 @@ def test_questions_add_what_is_right_by_kind(run: Run) -> None:
 
 @pytest.mark.parametrize("form", ["md", "csv"])
 def test_other_forms_hold_the_same_arms(run: Run, form: str) -> None:
-    result = run("--arm", "plain", "--visual-tokens", "48", "--format", form)
+    result = run("--arm", "plain", "--visual-tokens", "64", "--format", form)
     assert result.exit_code == 0, result.stderr
     if form == "csv":
         (row,) = csv.DictReader(io.StringIO(result.stdout))
@@ -132,7 +132,7 @@ def test_transformers_drafts_too_and_a_page_shows_it_all(run: Run, tmp_path: Pat
     arms = ["plain", "transformers-assisted", "transformers-lookup"]
     page = tmp_path / "page.html"
     words = [word for arm in arms for word in ("--arm", arm)]
-    result = run("--visual-tokens", "48", *words, "--format", "json", "--html", page)
+    result = run("--visual-tokens", "64", *words, "--format", "json", "--html", page)
     assert result.exit_code == 0, result.stderr
     _, assisted, lookup = json.loads(result.stdout)["arms"]
     assert (assisted["exact_match"], lookup["exact_match"]) == (1, 1)
@@ -142,7 +142,7 @@ def test_transformers_drafts_too_and_a_page_shows_it_all(run: Run, tmp_path: Pat
 
 
 def test_samples_have_the_seed_of_the_clips_and_are_not_compared(run: Run) -> None:
-    words = ("--visual-tokens", "48", "--arm", "plain", "--arm", "sd", "--format", "json")
+    words = ("--visual-tokens", "64", "--arm", "plain", "--arm", "sd", "--format", "json")
     result = run(*words, "--temperature", "0.9", "--top-p", "0.8", "--seed", "3")
     assert (result.exit_code, result.stderr) == (0, "")
     report = json.loads(result.stdout)
@@ -153,7 +153,7 @@ def test_samples_have_the_seed_of_the_clips_and_are_not_compared(run: Run) -> No
 
 def test_an_arm_that_breaks_its_promise_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vidcap.engine.request.StrictGreedy", CarelessGreedy)
-    words = ("--visual-tokens", "48", "--arm", "plain", "--arm", "sd", "--format", "json")
+    words = ("--visual-tokens", "64", "--arm", "plain", "--arm", "sd", "--format", "json")
     result = run(*words, "--check-exact")
     assert result.exit_code == 1
     sd = json.loads(result.stdout)["arms"][1]
@@ -172,7 +172,7 @@ def test_an_arm_that_breaks_its_promise_is_found(run: Run, monkeypatch: pytest.M
 
 def test_a_second_run_takes_its_results_from_the_file(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    words = ("--visual-tokens", "48", "--arm", "plain", "--format", "json", "--out-file", path)
+    words = ("--visual-tokens", "64", "--arm", "plain", "--format", "json", "--out-file", path)
     first, second = run(*words), run(*words)
     assert second.stdout == first.stdout
     assert first.stderr == ""
@@ -269,7 +269,7 @@ def test_usage_errors_are_one_line_and_end_with_2(run: Run, words: list[str], me
 
 def test_a_part_on_the_command_line_reaches_the_arm(run: Run) -> None:
     result = run(
-        *("--visual-tokens", "48", "--arm", "sd", "--arm", "plain", "--draft-tokens", "2"),
+        *("--visual-tokens", "64", "--arm", "sd", "--arm", "plain", "--draft-tokens", "2"),
         *("--format", "json"),
     )
     sd, plain = json.loads(result.stdout)["arms"]

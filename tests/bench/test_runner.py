@@ -42,7 +42,7 @@ def captioner(tiny_target: Path, tiny_perturbed: Path) -> Captioner:
 def data(captioner: Captioner, tmp_path_factory: pytest.TempPathFactory) -> DataSet:
     folder = tmp_path_factory.mktemp("clips")
     return render_dataset(
-        folder, captioner.geometry, captioner.video, count=3, seed=0, visual_tokens=48
+        folder, captioner.geometry, captioner.video, count=3, seed=0, visual_tokens=64
     )
 
 
@@ -102,7 +102,7 @@ def test_runs_account_for_the_models_that_ran(found: tuple[list[ClipRuns], list[
     for runs in found[0]:
         plain, sd, transformers = runs["plain"], runs["sd"], runs["transformers"]
         assert plain.draft_visual_tokens is None
-        assert sd.draft_visual_tokens == sd.visual_tokens == transformers.visual_tokens == 48
+        assert sd.draft_visual_tokens == sd.visual_tokens == transformers.visual_tokens == 64
         assert (plain.draft_calls, plain.drafted, plain.rejections) == (0, 0, 0)
         assert sd.draft_calls == 5 * sd.rounds == sd.drafted
         assert runs["sd-tree"].draft_calls == 5 * runs["sd-tree"].rounds
@@ -168,7 +168,7 @@ def test_transformers_drafts_with_the_draft_and_with_the_prompt(
         assert run.accepted <= run.drafted
         assert run.prefill_s + run.decode_s < run.total_s
     assert 0 < assisted.drafted <= assisted.draft_calls
-    assert (assisted.visual_tokens, assisted.draft_visual_tokens) == (48, 0)
+    assert (assisted.visual_tokens, assisted.draft_visual_tokens) == (64, 0)
     assert (lookup.draft_calls, lookup.draft_visual_tokens) == (0, None)
 
 

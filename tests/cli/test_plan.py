@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from vidcap.demo.clips import write_mp4
-from vidcap.demo.scenes import sample_scene
+from vidcap.demo.scenes import FIRST_WORLD, sample_scene
 
 
 @pytest.fixture
 def video(tmp_path):
     path = tmp_path / "clip.mp4"
-    write_mp4(sample_scene(3), path)
+    write_mp4(sample_scene(3, FIRST_WORLD), path)
     return path
 
 

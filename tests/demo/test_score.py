@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vidcap.demo.language import caption
 from vidcap.demo.reading import CONFLICT, read_claims, read_object
 from vidcap.demo.relations import holds
-from vidcap.demo.scenes import World, sample_scene, truth
+from vidcap.demo.scenes import FIRST_WORLD, World, sample_scene, truth
 from vidcap.demo.score import FACT_KINDS, FactScore, pooled, score_caption
 
 SWAPS: dict[str, dict[str, str]] = {
@@ -33,8 +33,8 @@ SWAPS: dict[str, dict[str, str]] = {
 }
 
 
-def captioned(seed: int, world: World | None = None) -> tuple[dict[str, Any], str]:
-    scene = sample_scene(seed, *([world] if world else []))
+def captioned(seed: int, world: World = FIRST_WORLD) -> tuple[dict[str, Any], str]:
+    scene = sample_scene(seed, world)
     return truth(scene), caption(scene, np.random.default_rng(seed))
 
 

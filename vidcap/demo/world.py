@@ -199,9 +199,6 @@ class World:
 #: One or two objects, five motions: what the first demo pair knows.
 FIRST_WORLD = World()
 
-#: What the pair that comes with vidcap knows: everyday clips, and clips of any length.
-DEMO_WORLD = DEMO_WORLD_OF_ANY_LENGTH = FIRST_WORLD
-
 _CELL_PX = 28
 
 _SHORT_SIZES: tuple[tuple[int, int, float], ...] = (
@@ -272,3 +269,7 @@ LONG_WORLD = replace(
         ((499, 0.0), (2000, 1.0), (4200, 0.25)),
     ),
 )
+
+#: What the pair that comes with vidcap knows: everyday clips, and clips of any length.
+DEMO_WORLD = RICH_WORLD
+DEMO_WORLD_OF_ANY_LENGTH = replace(RICH_WORLD, lengths=RICH_WORLD.lengths + LONG_WORLD.lengths)
