@@ -29,13 +29,13 @@ from vidcap.demo.clips import LAST_SEED
 from vidcap.demo.corpus import tokenizer_texts
 from vidcap.demo.degraded import clip, compression_noise
 from vidcap.demo.fit import Clock, Log, Run, Stage, fit
-from vidcap.demo.losses import FACT_WEIGHT, word_weights
+from vidcap.demo.losses import FACT_WEIGHT, distance, label_loss, word_weights
 from vidcap.demo.optimizer import Optimizer
 from vidcap.demo.scenes import FIRST_WORLD, frame_times, sample_scene, token_labels, truth
 from vidcap.demo.score import score_caption
 from vidcap.demo.states import GROUNDS, state_labels
 from vidcap.demo.tokenizer import train_tokenizer
-from vidcap.demo.train import Pair, copy_vision, label_loss, train
+from vidcap.demo.train import Pair, adopt_tower, train
 from vidcap.demo.world import BACKGROUND_COLOURS, RICH_WORLD
 
 TARGET = ModelShape(2, 64, 64, 2, mrope_section=(4, 6, 6), vision_layers=1, vision_hidden=32)
@@ -47,6 +47,7 @@ STAGES = {
     "target": Stage("target", steps=3, clips=2, warmup=1, check_every=3),
     "long": Stage("long", steps=2, clips=2, warmup=1, check_every=9, worlds=((TINY, 1.0),)),
     "draft": Stage("draft", steps=3, clips=2, warmup=1, check_every=3),
+    "match": Stage("match", steps=2, clips=2, warmup=1, check_every=3),
 }
 
 
@@ -288,12 +289,36 @@ def test_targets_spell_the_answers(encoder: Encoder) -> None:
     assert int((batch.texts > 1).sum()) > 0
 
 
-def test_the_draft_starts_from_the_vision_tower_of_the_target(
-    tokenizer: Any, tmp_path: Path
+@pytest.mark.parametrize("merger", [False, True])
+def test_the_draft_has_the_vision_tower_of_the_target(
+    tokenizer: Any, tmp_path: Path, merger: bool
 ) -> None:
     pair = start(tmp_path, tokenizer, [])
-    last = weights(pair.draft.model.visual)["merger.mlp.2.weight"]
-    copy_vision(pair.target, pair.draft)
+    before = weights(pair.draft.model.visual)
+    adopt_tower(pair.target, pair.draft, merger=merger)
     own, other = weights(pair.draft.model.visual), weights(pair.target.model.visual)
-    assert torch.equal(own["blocks.0.attn.qkv.weight"], other["blocks.0.attn.qkv.weight"])
-    assert torch.equal(own["merger.mlp.2.weight"], last)
+    learns = {name for name, p in pair.draft.model.visual.named_parameters() if p.requires_grad}
+    assert learns == {name for name in own if name.startswith("merger")}
+    for name in own:
+        trunk = not name.startswith("merger")
+        taken = trunk or (merger and own[name].shape == other[name].shape)
+        assert torch.equal(own[name], other[name] if taken else before[name])
+
+
+def test_the_tower_stays_while_the_draft_learns(tokenizer: Any, tmp_path: Path) -> None:
+    pair = start(tmp_path, tokenizer, [])
+    train(pair, "draft")
+    train(pair, "match")
+    own, other = weights(pair.draft.model.visual), weights(pair.target.model.visual)
+    equal = {name for name in own if own[name].shape == other[name].shape}
+    changed = {name for name in equal if not torch.equal(own[name], other[name])}
+    assert changed == {name for name in equal if name.startswith("merger")}
+
+
+def test_the_distance_of_equal_distributions_is_zero() -> None:
+    logits = torch.randn(4, 7, generator=torch.Generator().manual_seed(0))
+    assert distance(logits + 3, logits).abs() < 1e-6
+    other = torch.zeros(4, 7)
+    shares = torch.softmax(other, -1)
+    by_hand = (shares * (shares.log() - torch.log_softmax(logits, -1))).sum(-1).mean()
+    torch.testing.assert_close(distance(logits, other), by_hand)

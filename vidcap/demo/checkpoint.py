@@ -61,7 +61,10 @@ class ModelShape:
 
 
 TARGET_SHAPE = ModelShape(layers=12, hidden=384, intermediate=512, heads=3)
-DRAFT_SHAPE = ModelShape(layers=2, hidden=256, intermediate=512, heads=2)
+#: Heads of half the size: two layers have to look for more things at once than two heads can.
+DRAFT_SHAPE = ModelShape(
+    layers=2, hidden=256, intermediate=768, heads=4, kv_heads=2, mrope_section=(8, 12, 12)
+)
 
 
 def build_config(shape: ModelShape, tokenizer: Any) -> Qwen2_5_VLConfig:

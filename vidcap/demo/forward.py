@@ -172,8 +172,12 @@ class Forward:
 
     def vision(self, frames: Tensor) -> Tensor:
         """Visual tokens of clips ``frames`` uint8 [b, n, h, w, 3]: float32 [b, tokens, hidden]."""
+        return self.merge(self.trunk(frames), len(frames))
+
+    def trunk(self, frames: Tensor) -> Tensor:
+        """What the vision tower's blocks make of the patches: float32 [b * grids, patches, c]."""
         config = self.visual.config
-        b, _, height, width, _ = frames.shape
+        height, width = frames.shape[2:4]
         h, w = height // config.patch_size, width // config.patch_size
         patches = patchify(frames).flatten(0, 1)
         weight = self.visual.patch_embed.proj.weight
@@ -187,13 +191,15 @@ class Forward:
             w = vision_weights(block)
             q, k, v = self._vision_heads(x, cos, sin, config.num_heads, w, self.dtype)
             x = self._vision_rest(x, windowed(q, k, v, groups), w, self.dtype)
-        return self._merge(x).reshape(b, -1, config.out_hidden_size)
+        return x
 
-    def _merge(self, x: Tensor) -> Tensor:
+    def merge(self, x: Tensor, clips: int) -> Tensor:
+        """Visual tokens float32 [clips, tokens, hidden] of what :meth:`trunk` returns."""
         merger = self.visual.merger
         x = rms_norm(x, merger.ln_q.weight, 1e-6).reshape(-1, merger.hidden_size)
         x = F.gelu(linear(x, merger.mlp[0].weight, merger.mlp[0].bias, self.dtype))
-        return linear(x, merger.mlp[2].weight, merger.mlp[2].bias, self.dtype).float()
+        x = linear(x, merger.mlp[2].weight, merger.mlp[2].bias, self.dtype).float()
+        return x.reshape(clips, -1, x.shape[-1])
 
     def embed(self, ids: Tensor, visual: Tensor, start: int) -> Tensor:
         """Embeddings [b, n, hidden] of ``ids``, with ``visual`` in place of rows from ``start``."""

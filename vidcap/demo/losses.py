@@ -60,6 +60,12 @@ def text_loss(logits: Tensor, batch: Batch, weights: Tensor, answers: float = 1.
     return (losses * factors).sum() / factors.sum()
 
 
+def distance(logits: Tensor, wanted: Tensor) -> Tensor:
+    """Kullback-Leibler divergence of two sets of logits [rows, vocabulary], mean over the rows."""
+    own, other = (F.log_softmax(one, -1) for one in (logits, wanted))
+    return F.kl_div(own, other, reduction="batchmean", log_target=True)
+
+
 def label_heads(hidden: int, classes: Mapping[str, int]) -> nn.ModuleDict:
     """Throw-away linear heads, one per key."""
     return nn.ModuleDict({key: nn.Linear(hidden, count) for key, count in classes.items()})

@@ -21,7 +21,7 @@ SMALL_WORLD = at_most(RICH_WORLD, 130)
 _EARLY: Worlds = ((SMALL_WORLD, 0.75), (RICH_WORLD, 0.25))
 _LATE: Worlds = ((SMALL_WORLD, 0.45), (RICH_WORLD, 0.25), (LONG_WORLD, 0.3))
 
-#: In the order in which they run; ``long`` goes on with the target.
+#: In the order in which they run; ``long`` goes on with the target, ``match`` with the draft.
 STAGES: dict[str, Stage] = {
     "vision": Stage(
         "vision", steps=1000, clips=24, peak_lr=2e-3, check_every=100, worlds=_EARLY, rows=6000
@@ -30,11 +30,14 @@ STAGES: dict[str, Stage] = {
     "long": Stage(
         "long", steps=2000, clips=14, peak_lr=5e-4, check_every=200, worlds=_LATE, rows=6000
     ),
-    "draft": Stage("draft", steps=4000, clips=12, peak_lr=2e-3, worlds=_LATE, rows=6000),
+    "draft": Stage(
+        "draft", steps=8000, clips=14, peak_lr=2e-3, check_every=500, worlds=_LATE, rows=6000
+    ),
+    "match": Stage("match", steps=4000, clips=12, peak_lr=1e-3, worlds=_LATE, rows=6000),
 }
 
 #: How a time budget for all stages is shared.
-TIME_SHARES = {"vision": 0.1, "target": 0.55, "long": 0.2, "draft": 0.15}
+TIME_SHARES = {"vision": 0.1, "target": 0.5, "long": 0.2, "draft": 0.1, "match": 0.1}
 
 #: How much more a word of an answer weighs than one of a caption: answers are short, and to find
 #: the one object that a question names is harder than to name them all in turn.

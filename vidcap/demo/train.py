@@ -1,10 +1,11 @@
 """Train the demo pair: ``python -m vidcap.demo.train --out FOLDER``.
 
-Four stages (:mod:`vidcap.demo.recipe`). The vision tower learns alone what each visual token shows,
+Five stages (:mod:`vidcap.demo.recipe`). The vision tower learns alone what each visual token shows,
 through linear heads that are thrown away; captions alone would take many times longer to get there.
-Then the target learns captions and answers, on short clips first, then on long ones as well. Then
-the draft, which starts from the target's vision tower, learns the same texts and the target's
-probabilities on them. See ``vidcap/demo/README.md`` for what came out.
+Then the target learns captions and answers, on short clips first, then on long ones as well. The
+draft has the target's vision tower up to the last projection, so that one run of it serves both. It
+learns the same texts, then the target's probabilities on them as well. See
+``vidcap/demo/README.md`` for what came out.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from vidcap.demo.batches import HELD_OUT_SEED, Batch, Batches, Encoder
 from vidcap.demo.checkpoint import (
@@ -36,6 +36,7 @@ from vidcap.demo.fit import Log, Run, Stage, fit
 from vidcap.demo.forward import Forward
 from vidcap.demo.losses import (
     TextStates,
+    distance,
     label_accuracy,
     label_heads,
     label_loss,
@@ -55,6 +56,14 @@ from vidcap.demo.states import STATE_CLASSES
 
 #: Batches on which a stage is checked, and clips in each.
 CHECKED_BATCHES, CHECKED_CLIPS = 3, 12
+#: Stages whose states a stage starts from where it runs alone.
+BEFORE = {
+    "target": ("vision",),
+    "long": ("target",),
+    "draft": ("long",),
+    "match": ("long", "draft"),
+    "save": ("long", "match"),
+}
 
 
 class Pair:
@@ -79,12 +88,14 @@ class Pair:
         self.states = label_heads(shapes[0].hidden, STATE_CLASSES)
         self.draft_states = label_heads(shapes[1].hidden, STATE_CLASSES)
         target = nn.ModuleDict({"model": self.target, "heads": self.heads, "states": self.states})
+        draft = nn.ModuleDict({"model": self.draft, "states": self.draft_states})
         #: What the state file of each stage holds.
         self.parts = {
             "vision": nn.ModuleDict({"visual": self.target.model.visual, "heads": self.heads}),
             "target": target,
             "long": target,
-            "draft": nn.ModuleDict({"model": self.draft, "states": self.draft_states}),
+            "draft": draft,
+            "match": draft,
         }
         for part in self.parts.values():
             part.to(run.device)
@@ -149,34 +160,40 @@ class Pair:
 
         fit(self.run, self.stages[stage], self.parts[stage], loss_of, check)
 
-    def train_draft(self) -> None:
-        """The draft on the same texts: half by their tokens, half by the target's probabilities."""
-        teacher = TextStates(self.forward(self.target), self.layers[0])
-        read = TextStates(self.forward(self.draft), self.layers[1])
-        plain = self.forward(self.target, training=False)
-        small = self.forward(self.draft, training=False)
-        checked = self.held_out("draft")
+    def train_draft(self, stage: str = "draft") -> None:
+        """The draft on the same texts; in ``match`` half by the target's probabilities on them."""
+        large, small = self.forward(self.target), self.forward(self.draft)
+        teacher = TextStates(large, self.layers[0]) if stage == "match" else None
+        read = TextStates(small, self.layers[1])
 
         def loss_of(batch: Batch) -> Tensor:
             with torch.no_grad():
-                wanted = F.log_softmax(teacher(batch)[0], -1)
-            logits, states = read(batch)
-            far = F.kl_div(
-                F.log_softmax(logits, -1), wanted, reduction="batchmean", log_target=True
-            )
+                seen = large.trunk(batch.frames)
+            logits, states = read(batch, small.merge(seen, len(batch.frames)))
             text = text_loss(logits, batch, self.weights)
             self.run.log.note("text", text)
+            known = STATE_WEIGHT * label_loss(states, self.draft_states, batch)
+            if teacher is None:
+                return text + known
+            with torch.no_grad():
+                wanted = teacher(batch, large.merge(seen, len(batch.frames)))[0]
+            far = distance(logits, wanted)
             self.run.log.note("far", far)
-            return (
-                0.5 * far + 0.5 * text + STATE_WEIGHT * label_loss(states, self.draft_states, batch)
-            )
+            return 0.5 * far + 0.5 * text + known
+
+        adopt_tower(self.target, self.draft, merger=stage == "draft")
+        check = self._draft_check(self.held_out(stage))
+        fit(self.run, self.stages[stage], self.parts[stage], loss_of, check)
+
+    def _draft_check(self, checked: list[Batch]) -> Callable[[], str]:
+        plain = self.forward(self.target, training=False)
+        small = self.forward(self.draft, training=False)
 
         def check() -> str:
             alike = sum(agreement(plain, small, batch) for batch in checked) / len(checked)
             return f"{facts(small, checked, self.run)}agreement {alike:.3f}"
 
-        copy_vision(self.target, self.draft)
-        fit(self.run, self.stages["draft"], self.parts["draft"], loss_of, check)
+        return check
 
     def shown(self, forward: Forward, checked: list[Batch]) -> str:
         """Labels right at visual tokens of held-out clips that show an object, for the log."""
@@ -203,12 +220,22 @@ def facts(forward: Forward, checked: list[Batch], run: Run) -> str:
     return f"facts {score.accuracy:.3f} ({kinds}); answers ({answers}); '{texts[0]}'; "
 
 
-def copy_vision(source: Any, to: Any) -> None:
-    """Start a vision tower from another's; only the last projection differs in shape."""
+def adopt_tower(source: Any, to: Any, *, merger: bool) -> None:
+    """Give a model the vision tower of another, which stays as it is up to the merger.
+
+    Args:
+        merger: whether the merger starts from the other's too, where shapes agree; it learns.
+    """
     state = source.model.visual.state_dict()
     own = to.model.visual.state_dict()
-    same = {name: value for name, value in state.items() if value.shape == own[name].shape}
+    same = {
+        name: value
+        for name, value in state.items()
+        if value.shape == own[name].shape and (merger or not name.startswith("merger"))
+    }
     to.model.visual.load_state_dict({**own, **same})
+    to.model.visual.requires_grad_(False)
+    to.model.visual.merger.requires_grad_(True)
 
 
 def load_state(pair: Pair, stage: str) -> None:
@@ -224,19 +251,18 @@ def load_state(pair: Pair, stage: str) -> None:
 
 def train(pair: Pair, stage: str) -> None:
     """Run one stage, or ``all``; a single stage starts from the states of those before it."""
-    before = {"target": "vision", "long": "target", "draft": "long", "save": "long"}
-    if stage in before and (pair.run.out / f"{before[stage]}.pt").exists():
-        load_state(pair, before[stage])
+    for before in BEFORE.get(stage, ()):
+        if (pair.run.out / f"{before}.pt").exists():
+            load_state(pair, before)
     if stage in ("all", "vision"):
         pair.train_vision()
     for name in ("target", "long"):
         if stage in ("all", name):
             pair.train_target(name)
-    if stage in ("all", "draft"):
-        pair.train_draft()
-    if stage == "save":
-        load_state(pair, "draft")
-    if stage in ("all", "draft", "save"):
+    for name in ("draft", "match"):
+        if stage in ("all", name):
+            pair.train_draft(name)
+    if stage in ("all", "match", "save"):
         pair.save()
 
 
