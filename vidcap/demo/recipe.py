@@ -44,5 +44,7 @@ TIME_SHARES = {"vision": 0.1, "target": 0.5, "long": 0.2, "draft": 0.1, "match":
 ANSWER_WEIGHT = 3.0
 #: Weight of the labels of visual tokens, and of what the text model should know at them.
 LABEL_WEIGHT, STATE_WEIGHT = 0.15, 0.2
+#: Share of the divergence from the target in the loss of ``match``; its choices have the rest.
+FAR_WEIGHT = 0.3
 #: Layers of target and draft behind which the text model should know it.
 STATE_LAYERS = (4, 0)

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from vidcap.demo.batches import HELD_OUT_SEED, Batch, Batches, Encoder
 from vidcap.demo.checkpoint import (
@@ -45,6 +46,7 @@ from vidcap.demo.losses import (
 )
 from vidcap.demo.recipe import (
     ANSWER_WEIGHT,
+    FAR_WEIGHT,
     LABEL_WEIGHT,
     STAGES,
     STATE_LAYERS,
@@ -161,7 +163,11 @@ class Pair:
         fit(self.run, self.stages[stage], self.parts[stage], loss_of, check)
 
     def train_draft(self, stage: str = "draft") -> None:
-        """The draft on the same texts; in ``match`` half by the target's probabilities on them."""
+        """The draft on the same texts; in ``match`` on what the target makes of them.
+
+        There the target's choice at every place is the label, for a draft counts where it is that
+        choice, and the target's probabilities are a part of the loss, for trees and sampling.
+        """
         large, small = self.forward(self.target), self.forward(self.draft)
         teacher = TextStates(large, self.layers[0]) if stage == "match" else None
         read = TextStates(small, self.layers[1])
@@ -170,16 +176,17 @@ class Pair:
             with torch.no_grad():
                 seen = large.trunk(batch.frames)
             logits, states = read(batch, small.merge(seen, len(batch.frames)))
-            text = text_loss(logits, batch, self.weights)
-            self.run.log.note("text", text)
             known = STATE_WEIGHT * label_loss(states, self.draft_states, batch)
             if teacher is None:
+                text = text_loss(logits, batch, self.weights)
+                self.run.log.note("text", text)
                 return text + known
             with torch.no_grad():
                 wanted = teacher(batch, large.merge(seen, len(batch.frames)))[0]
-            far = distance(logits, wanted)
+            far, unlike = distance(logits, wanted), F.cross_entropy(logits, wanted.argmax(-1))
             self.run.log.note("far", far)
-            return 0.5 * far + 0.5 * text + known
+            self.run.log.note("unlike", unlike)
+            return FAR_WEIGHT * far + (1 - FAR_WEIGHT) * unlike + known
 
         adopt_tower(self.target, self.draft, merger=stage == "draft")
         check = self._draft_check(self.held_out(stage))
