@@ -249,3 +249,36 @@ def test_what_is_no_video_is_known_before_anything_is_loaded(
         captioner.check(broken)
     captioner.check(clip)
     assert captioner.load_s is None
+
+
+def test_a_record_says_whether_the_vision_tower_is_shared(
+    model: ModelSettings, clip: Path, tiny_target: Path, tiny_draft: Path
+) -> None:
+    twins, strangers = (
+        replace(model, pair=f"{tiny_target}+{draft}") for draft in (tiny_target, tiny_draft)
+    )
+    shared, apart, blind = (
+        describe(make(twins, method_settings("sd", **parts)), clip)
+        for parts in ({}, {"shared_tower": "off"}, {"prune": 1.0})
+    )
+    assert shared.model.shared_tower is True
+    assert apart.model.shared_tower is blind.model.shared_tower is False
+    assert shared.text == apart.text == blind.text
+    assert shared.speculation == apart.speculation
+    assert describe(make(strangers), clip).model.shared_tower is False
+    assert describe(make(twins, "plain"), clip).model.shared_tower is None
+
+
+@pytest.mark.parametrize(("value", "runs"), [("on", 1), ("off", 2)])
+def test_a_shared_tower_runs_once_for_a_video(
+    model: ModelSettings, clip: Path, tiny_target: Path, value: str, runs: int
+) -> None:
+    twins = replace(model, pair=f"{tiny_target}+{tiny_target}")
+    captioner = make(twins, method_settings("parallelvlm", shared_tower=value))
+    calls: list[int] = []
+    block = captioner.load().target.model.model.visual.blocks[0]
+    block.register_forward_pre_hook(lambda *_: calls.append(1))
+    with captioner.open(clip) as session:
+        answers = [session.answer("What moves?").text for _ in range(2)]
+    assert len(calls) == runs
+    assert answers == [describe(make(model, "plain"), clip).text] * 2

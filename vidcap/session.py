@@ -178,14 +178,25 @@ class VideoSession:
         return [model for model in (pair.target, draft) if model is not None]
 
     def _open(self, inputs: list[VideoInputs]) -> OpenedVideo:
-        positions = self._setup.model.positions
-        jobs = [
-            PrefillJob(model.language, partial(model.encode, item, positions))
-            for model, item in zip(self._models(), inputs, strict=True)
-        ]
+        jobs = self._jobs(inputs)
         draft = jobs[1] if len(jobs) > 1 else None
         policy = self._loaded.policy
         return OpenedVideo(jobs[0], draft, self._setup.speculation, self._stats, policy)
+
+    def _jobs(self, inputs: list[VideoInputs]) -> list[PrefillJob]:
+        """What it takes to prefill each model of the pair."""
+        positions, models = self._setup.model.positions, self._models()
+        tower = self._loaded.pair.tower
+        if tower is not None and self._setup.shares_tower(self._loaded.pair):
+            video = tower.open(inputs[0], positions)
+            return [
+                PrefillJob(models[0].language, video.target),
+                PrefillJob(models[1].language, video.draft, follows=True),
+            ]
+        return [
+            PrefillJob(model.language, partial(model.encode, item, positions))
+            for model, item in zip(models, inputs, strict=True)
+        ]
 
     def _request(self, prompt: str) -> Request:
         target, generation = self._loaded.pair.target, self._setup.generation

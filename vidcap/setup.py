@@ -74,14 +74,20 @@ class Setup:
         text = json.dumps(relevant, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    def shares_tower(self, pair: LoadedPair) -> bool:
+        """Whether the draft's visual features come from the target's run of the vision tower."""
+        return pair.tower is not None and self.speculation.shares_tower
+
     def model_part(self, pair: LoadedPair | None) -> ModelPart:
         """What a record says about the models; of a pair that is not loaded, less."""
+        drafts = self.speculation.needs_draft
         return ModelPart(
             pair=self.folders.name,
             target=self.folders.target_name,
-            draft=self.folders.draft_name if self.speculation.needs_draft else None,
+            draft=self.folders.draft_name if drafts else None,
             device=pair.device if pair else None,
             dtype=pair.dtype if pair else None,
             attention=pair.attention if pair else None,
             positions=self.model.positions,
+            shared_tower=self.shares_tower(pair) if pair and drafts else None,
         )

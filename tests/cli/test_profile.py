@@ -70,6 +70,15 @@ def test_overlap_arms_and_time_outside_the_models_are_told(printed):
     assert "by arm" not in printed(record)
 
 
+def test_a_shared_vision_tower_is_told(printed):
+    record = fake_record("a")
+    words = "vision tower: the target's, shared by the draft\n"
+    shared = printed(replace(record, model=replace(record.model, shared_tower=True)))
+    assert shared.endswith("attention: vidcap_split\n" + words)
+    for told in (None, False):
+        assert words not in printed(replace(record, model=replace(record.model, shared_tower=told)))
+
+
 def test_a_record_that_knows_little_is_no_trouble(printed):
     text = printed(Record("a.mp4", "describe"))
     assert "tokens/s: -" in text

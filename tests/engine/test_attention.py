@@ -10,13 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vidcap.engine.attention import (
-    AttentionStep,
-    attend,
-    attend_reference,
-    merge,
-    split_attention,
-)
+from vidcap.engine.attention import AttentionStep, split_attention
+from vidcap.engine.kernels import attend, attend_reference, merge
 from vidcap.engine.kv import KVCache, KVSpec
 
 
@@ -60,11 +55,9 @@ def test_split_equals_dense(
     if prefix:
         kv.freeze(0, key[:, :, :prefix], value[:, :, :prefix])
     old = tail - rows if tail > rows else 0
-    kv.write(
-        0, torch.arange(old), key[:, :, prefix : prefix + old], value[:, :, prefix : prefix + old]
-    )
+    kv.write(0, 0, key[:, :, prefix : prefix + old], value[:, :, prefix : prefix + old])
     new_key, new_value = (t[:, :, prefix + old :] for t in (key, value))
-    step = AttentionStep(kv, torch.arange(old, tail), tail, bias[None, None].repeat(1, 1, group, 1))
+    step = AttentionStep(kv, old, tail, bias[None, None].repeat(1, 1, group, 1))
     out, weights = split_attention(
         SimpleNamespace(layer_idx=0), query, new_key, new_value, None, scaling=0.3, vidcap=step
     )

@@ -68,6 +68,20 @@ def test_every_node_equals_a_fresh_forward_of_its_path(
 
 
 @torch.inference_mode()
+def test_a_chain_needs_no_mask(target: Qwen25VL) -> None:
+    prefix = target.encode(target.prepare(random_frames(4), 2.0), "reference")
+    base, states = Decoder.prefill(target.language, prefix), []
+    for masked in (True, False):
+        decoder = base.fork(100)
+        decoder.append(torch.tensor([QUESTION]))
+        for depth, token in enumerate((80, 81, 82)):
+            mask = torch.ones(1, 1, depth + 1, dtype=torch.bool) if masked else None
+            hidden = decoder.run(torch.tensor([[token]]), torch.tensor([[depth]]), mask, depth)
+        states.append(hidden)
+    torch.testing.assert_close(*states, atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
 def test_draft_rows_written_level_by_level_equal_a_fresh_forward(target: Qwen25VL) -> None:
     prefix = target.encode(target.prepare(random_frames(4), 2.0), "reference")
     decoder = Decoder.prefill(target.language, prefix).fork(100)
@@ -140,7 +154,7 @@ def test_commit_gathers_rows_and_keeps_zeros_behind() -> None:
     kv = KVCache(spec, 1, 10)
     for layer in range(2):
         rows = torch.arange(1.0, 7.0)[None, None, :, None].expand(1, 1, 6, 4) + 10 * layer
-        kv.write(layer, torch.arange(6), rows, -rows)
+        kv.write(layer, 0, rows, -rows)
     kv.append_committed(2)
     kv.commit([0, 2, 3])
     assert kv.length == 5
@@ -160,7 +174,7 @@ def test_committed_rows_are_those_of_the_accepted_nodes(
     for number, (count, chosen) in enumerate(rounds):
         values = [100.0 * number + node for node in range(count)]
         rows = torch.tensor(values)[None, None, :, None].expand(1, 1, count, 2)
-        kv.write(0, torch.arange(kv.length, kv.length + count), rows, -rows)
+        kv.write(0, kv.length, rows, -rows)
         accepted = sorted(node for node in chosen if node < count)
         kv.commit(accepted)
         kept += [values[node] for node in accepted]

@@ -213,7 +213,7 @@ def test_a_startup_window_is_what_would_be_drafted_later(
     root = guess if right else 100 + (guess == 100)
     calls: list[int] = []
     text = models["target"].model.model.language_model
-    handle = text.layers[0].input_layernorm.register_forward_pre_hook(lambda *_: calls.append(1))
+    handle = text.embed_tokens.register_forward_pre_hook(lambda *_: calls.append(1))
     got = rounds(early, root)
     spent = len(calls)
     expected = rounds(late, root)
@@ -237,8 +237,8 @@ def test_a_copy_of_the_target_has_its_first_window_accepted(models: dict[str, Qw
     run = make_run(models, "copy", max_tokens=13, make_lane=EagerLane)
     _, generation = run.start_parallel(QUESTION, method_settings("sd", prefill="parallel"))
     calls: list[int] = []
-    layer = models["copy"].model.model.language_model.layers[0]
-    handle = layer.input_layernorm.register_forward_pre_hook(lambda *_: calls.append(1))
+    text = models["copy"].model.model.language_model
+    handle = text.embed_tokens.register_forward_pre_hook(lambda *_: calls.append(1))
     spent = [(len(tokens), len(calls)) for tokens in generation]
     handle.remove()
     assert spent == [(1, 0), (6, 0), (6, 5)]

@@ -10,7 +10,7 @@ import torch
 
 from tests.engine.runs import Run
 from tests.tiny import random_frames
-from vidcap.engine import attention
+from vidcap.engine import kernels as attention
 from vidcap.errors import ModelError
 from vidcap.models import kernels
 from vidcap.models.checkpoint import read_checkpoint

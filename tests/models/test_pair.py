@@ -19,7 +19,7 @@ from vidcap.errors import ModelError, UsageError
 from vidcap.models import facts, hub, pair
 from vidcap.models.loading import load_model, load_pair_folders
 from vidcap.models.machine import Device
-from vidcap.models.pair import find_pair, presets
+from vidcap.models.pair import choose_pair, find_pair, presets
 from vidcap.settings import ModelSettings
 
 CPU = {"device": "cpu", "dtype": "float32", "threads": 1}
@@ -228,6 +228,37 @@ def test_the_hub_layout_of_a_cache_is_found(hub_cache: Path) -> None:
     assert found == hub_cache
     assert hub.cached_model("someone/model") == found
     assert hub.cached_model("someone/other") is None
+
+
+def test_a_revision_names_the_snapshot_that_is_used(hub_cache: Path) -> None:
+    commit = "1" * 40
+    other = hub_cache.with_name(commit)
+    shutil.copytree(hub_cache, other)
+    (hub_cache.parents[1] / "refs" / "v1").write_text(commit)
+    for revision in ("v1", commit):
+        assert hub.find_model("someone/model", revision=revision, offline=True) == other
+    assert hub.find_model("someone/model", offline=True) == hub_cache
+    assert hub.cached_model("someone/model", "v2") is None
+    with pytest.raises(ModelError, match="offline"):
+        hub.find_model("someone/model", revision="v2", offline=True)
+
+
+def test_a_name_may_say_its_own_revision(hub_cache: Path) -> None:
+    commit = "1" * 40
+    other = hub_cache.with_name(commit)
+    shutil.copytree(hub_cache, other)
+    (hub_cache.parents[1] / "refs" / "refs").mkdir()
+    (hub_cache.parents[1] / "refs" / "refs" / "pr").write_text(commit)
+    assert hub.find_model("someone/model@refs/pr", offline=True) == other
+    assert hub.find_model(f"someone/model@{commit}", revision="main", offline=True) == other
+    assert hub.find_model("someone/model@main", revision=commit, offline=True) == hub_cache
+    pinned = choose_pair(ModelSettings(pair=f"someone/model@{commit}+someone/model@main"))
+    assert pinned is not None
+    assert pinned.draft is not None
+    assert [hub.local_model(name) for name in (pinned.target, pinned.draft)] == [other, hub_cache]
+    for wrong in ("someone/model@", "someone/model@../x", "someone/model@a/../x"):
+        with pytest.raises(ModelError, match="no model folder"):
+            hub.find_model(wrong, offline=True)
 
 
 @pytest.mark.parametrize("with_index", [True, False])

@@ -22,7 +22,11 @@ class HubOptions:
 
     revision: Annotated[
         str | None,
-        _model("--revision", metavar="REV", help="Branch, tag or commit of models on the hub."),
+        _model(
+            "--revision",
+            metavar="REV",
+            help="Branch, tag or commit of models on the hub; OWNER/NAME@REV sets one model's own.",
+        ),
     ] = _MODEL.revision
     offline: Annotated[bool, _model("--offline", help="Never ask the hub; use what is cached.")] = (
         _MODEL.offline

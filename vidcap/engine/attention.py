@@ -6,31 +6,27 @@ the text model's forward (``vidcap=AttentionStep``), so no model file, mask func
 object is touched. The function writes keys and values itself.
 
 For a query row q, the prefix gives output o1 with log-sum-exp l1, the tail o2 with l2; the softmax
-over both is (o1 e^l1 + o2 e^l2) / (e^l1 + e^l2).
+over both is (o1 e^l1 + o2 e^l2) / (e^l1 + e^l2). On a CPU the prefix may come in several parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vidcap.engine.kernels import attend, merge, takes_flash
 from vidcap.engine.kv import KVCache
+from vidcap.engine.parts import count_parts, merge_parts, stacked
 from vidcap.engine.probe import Probe
-from vidcap.settings import AttentionName
 
 #: Name under which the function is registered. It must contain neither "flash" nor "sdpa" nor "/":
 #: transformers attaches meanings to those.
 ATTENTION_NAME = "vidcap_split"
-
-
-#: Query rows whose scores the reference holds at once.
-_REFERENCE_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,142 +44,53 @@ class Deepstack:
     features: tuple[Tensor, ...]
 
 
+class KeysKept(Exception):  # noqa: N818 (control flow, not an error)
+    """Raised in the last layer of a pass that is for keys and values alone, once they are kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttentionStep:
     """State of one forward pass, the same for all layers.
 
     Attributes:
         kv: where keys and values live.
-        slots: Long[q] tail rows that this pass writes; None for a prefill.
+        first: first tail row that this pass writes, the others follow; None for a prefill.
         prefix_rows: rows of a prefill that make the frozen prefix, the others are the first of the
             tail; None where all of them are prefix.
         rows: tail rows that may be attended to (committed rows and those of this pass).
-        bias: additive mask [b, 1, group * q, rows] in the model's dtype, 0 or -inf, None where
-            every row of the tail is visible to every query.
+        bias: additive mask [b, 1, group * q, lead + rows] in the model's dtype, 0 or -inf, None
+            where every row of the tail is visible to every query; `lead` as in ``kv``.
         probe: collects what was asked for, None where nothing was.
         deepstack: what to add behind the first layers of a prefill, None for nothing.
         on_layer: called in every layer of a prefill with the layer's index, by the thread that runs
             it, once its inputs are known and before it attends.
-        visual: whether rows of the video are among those of this pass, though it has slots: their
-            positions differ from axis to axis.
+        positions: where all position ids of this pass lie, None where nobody has said so.
+        visual: whether rows of the video are among the tail rows of this pass: their positions
+            differ from axis to axis.
+        keys_only: whether keys and values are all that is wanted of this pass: it ends in the last
+            layer with :class:`KeysKept`, and what that layer would compute from them is spared.
     """
 
     kv: KVCache
-    slots: Tensor | None = None
+    first: int | None = None
     rows: int = 0
     bias: Tensor | None = None
     probe: Probe | None = None
     deepstack: Deepstack | None = None
     prefix_rows: int | None = None
     on_layer: Callable[[int], None] | None = None
+    positions: range | None = None
     visual: bool = False
+    keys_only: bool = False
     _moved: dict[torch.device, AttentionStep] = field(default_factory=dict, repr=False)
 
     def on(self, device: torch.device) -> AttentionStep:
-        """This step for a layer that runs on a device: its tensors are brought there once."""
-        if self.slots is None or self.slots.device == device:
+        """This step for a layer that runs on a device: its mask is brought there once."""
+        if self.bias is None or self.bias.device == device:
             return self
         if device not in self._moved:
-            bias = None if self.bias is None else self.bias.to(device)
-            self._moved[device] = replace(self, slots=self.slots.to(device), bias=bias)
+            self._moved[device] = replace(self, bias=self.bias.to(device))
         return self._moved[device]
-
-
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    bias: Tensor | None = None,
-    kernel: AttentionName = "auto",
-) -> tuple[Tensor, Tensor]:
-    """Softmax attention and its log-sum-exp.
-
-    The flash kernel of CUDA knows no masks: what is masked is the small tail, which takes plain
-    products whatever `kernel` is.
-
-    Args:
-        query: [b, kv_heads, rows, d]; the query heads that share a key head are stacked as rows.
-        key, value: [b, kv_heads, n, d], n at least 1.
-        scale: factor on the scores.
-        bias: additive mask [b, 1, rows, n] or None; no row may be masked completely.
-        kernel: ``sdpa`` for plain products, else the flash kernel where it runs.
-
-    Returns:
-        output [b, kv_heads, rows, d] in the query's dtype, and lse [b, kv_heads, rows] in float32.
-    """
-    on_cpu = query.device.type == "cpu"
-    possible = kernel != "sdpa" and (on_cpu or bias is None)
-    if not (possible and flash_works(query.device, query.dtype, query.shape[-1])):
-        return attend_reference(query, key, value, scale, bias)
-    if on_cpu:
-        return _flash_on_cpu(query, key, value, scale, bias)
-    return _flash_on_cuda(query, key, value, scale)
-
-
-def _flash_on_cpu(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, False, attn_mask=bias, scale=scale
-    )
-    return out, lse
-
-
-def _flash_on_cuda(
-    query: Tensor, key: Tensor, value: Tensor, scale: float
-) -> tuple[Tensor, Tensor]:
-    out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
-        query, key, value, 0.0, False, False, scale=scale
-    )
-    return out, lse
-
-
-@lru_cache(maxsize=32)
-def flash_works(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
-    """Whether torch's flash kernel runs here and agrees with the reference on random input."""
-    on_cpu = device.type == "cpu"
-    if not on_cpu and dtype not in (torch.float16, torch.bfloat16):
-        return False
-    flash = _flash_on_cpu if on_cpu else _flash_on_cuda
-    shape = (1, 2, 5, head_dim)
-    generator = torch.Generator(device).manual_seed(0)
-    query, key, value = (
-        torch.randn(shape, dtype=dtype, device=device, generator=generator) for _ in range(3)
-    )
-    try:
-        out, lse = flash(query, key, value, 0.1)
-    except (RuntimeError, AttributeError):  # AttributeError: a release without that kernel
-        return False
-    expected, expected_lse = attend_reference(query, key, value, 0.1)
-    close = torch.allclose(out.float(), expected.float(), atol=2e-2)
-    return close and torch.allclose(lse.float(), expected_lse, atol=2e-2)
-
-
-def attend_reference(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """The same as :func:`attend` in plain matrix products; runs on every device and dtype.
-
-    Scores are computed in float32, and for a bounded number of rows at a time.
-    """
-    keys = key.float().transpose(-1, -2)
-    parts = []
-    for begin in range(0, query.shape[2], _REFERENCE_ROWS):
-        rows = slice(begin, begin + _REFERENCE_ROWS)
-        scores = torch.matmul(query[:, :, rows].float() * scale, keys)
-        if bias is not None:
-            scores = scores + bias[:, :, rows]
-        lse = torch.logsumexp(scores, dim=-1)
-        weights = torch.exp(scores - lse.unsqueeze(-1)).to(value.dtype)
-        parts.append((torch.matmul(weights, value), lse))
-    return torch.cat([out for out, _ in parts], dim=2), torch.cat([lse for _, lse in parts], dim=2)
-
-
-def merge(out1: Tensor, lse1: Tensor, out2: Tensor, lse2: Tensor) -> Tensor:
-    """Join two partial attentions over disjoint keys; shapes as :func:`attend` returns them."""
-    share = torch.sigmoid(lse2 - lse1).unsqueeze(-1)
-    return torch.lerp(out1.float(), out2.float(), share).to(out1.dtype)
 
 
 def split_attention(
@@ -212,23 +119,28 @@ def split_attention(
     layer: int = module.layer_idx  # type: ignore[assignment]
     if vidcap.on_layer is not None:
         vidcap.on_layer(layer)
-    if vidcap.slots is None:
+    last = vidcap.keys_only and layer == vidcap.kv.spec.layers - 1
+    if vidcap.first is None:
         _keep_prompt(vidcap, layer, key, value)
+        if last:
+            raise KeysKept
         if vidcap.kv.spec.attention == "sdpa":
             return _without_step(module, query, key, value, None, scaling=scale, is_causal=True)
         return _prefill(query, key, value, scale), None
-    return attend_tail(query, key, value, vidcap.on(query.device), layer, scale), None
+    vidcap.kv.write(layer, vidcap.first, key, value)
+    if last:
+        raise KeysKept
+    return attend_tail(query, vidcap.on(query.device), layer, scale), None
 
 
 def _keep_prompt(step: AttentionStep, layer: int, key: Tensor, value: Tensor) -> None:
     """Store keys and values of a prefill: the prefix, and the question where it is there too."""
-    rows, count = step.prefix_rows, key.shape[2]
+    rows = step.prefix_rows
     if rows is None:
         step.kv.freeze(layer, key, value)
         return
     step.kv.freeze(layer, key[:, :, :rows], value[:, :, :rows])
-    slots = torch.arange(count - rows, device=key.device)
-    step.kv.write(layer, slots, key[:, :, rows:], value[:, :, rows:])
+    step.kv.write(layer, 0, key[:, :, rows:], value[:, :, rows:])
 
 
 def _prefill(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
@@ -245,40 +157,83 @@ def _prefill(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     return out.transpose(1, 2)
 
 
-def attend_tail(
-    query: Tensor, key: Tensor, value: Tensor, step: AttentionStep, layer: int, scale: float
-) -> Tensor:
-    """Write keys and values of tail rows, and attend from these rows to prefix and tail.
+def attend_tail(query: Tensor, step: AttentionStep, layer: int, scale: float) -> Tensor:
+    """Attend from tail rows, whose keys and values have been written, to prefix and tail.
 
     Args:
         query: [b, heads, q, d].
-        key, value: [b, kv_heads, q, d].
-        step, layer: where keys and values live; the step's tensors are on the query's device.
+        step, layer: where keys and values live; the step's mask is on the query's device.
         scale: factor on the scores.
 
     Returns:
         [b, q, heads, d].
     """
     batch, heads, rows, dim = query.shape
-    if step.slots is None:
-        raise ValueError("tail rows need slots to be written to")
-    step.kv.write(layer, step.slots, key, value)
-    spec, tail = step.kv.spec, step.kv.tail(layer)[..., : step.rows, :]
+    kv, spec, bias = step.kv, step.kv.spec, step.bias
     packed = query.reshape(batch, spec.kv_heads, spec.group * rows, dim)
-    out, lse = attend(packed, tail[0], tail[1], scale, step.bias, spec.attention)
-    if step.kv.prefix_length:
-        prefix_key, prefix_value = step.kv.prefix[layer]
-        prefix_out, prefix_lse = attend(
-            packed, prefix_key, prefix_value, scale, kernel=spec.attention
-        )
-        if step.probe is not None:
-            both = torch.logaddexp(prefix_lse, lse)
-            if step.probe.needs.visual_attention:
-                step.probe.add_attention(packed, prefix_key, scale, both)
-            if step.probe.needs.visual_mass and layer == spec.layers - 1:
-                step.probe.add_mass(packed, prefix_key, scale, prefix_lse, both)
-        out = merge(prefix_out, prefix_lse, out, lse)
+    lead = kv.lead
+    tail = kv.lead_and_tail(layer, step.rows)
+    if lead and step.probe is not None:  # it asks about the prefix as a whole
+        lead, tail = 0, tail.narrow(3, lead, step.rows)
+        bias = None if bias is None else bias[..., kv.lead :]
+    key, value = tail
+    out, lse = attend(packed, key, value, scale, bias, spec.attention)
+    if kv.prefix:
+        out = _with_prefix(packed, out, lse, step, layer, scale, lead)
     return out.reshape(batch, heads, rows, dim).transpose(1, 2)
+
+
+def _with_prefix(
+    query: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    step: AttentionStep,
+    layer: int,
+    scale: float,
+    lead: int,
+) -> Tensor:
+    """Attention to everything, from that to the tail and the last `lead` rows of the prefix.
+
+    Shapes are as in :func:`attend`.
+    """
+    kv, kernel = step.kv, step.kv.spec.attention
+    key, value = kv.prefix[layer]
+    batch, kv_heads, rows, _ = query.shape
+    keys, parts = key.shape[2] - lead, 1
+    if query.device.type == "cpu" and takes_flash(query, kernel):
+        parts = count_parts(batch, kv_heads, rows, keys, torch.get_num_threads())
+    if parts == 1:
+        if lead:
+            key, value = key.narrow(2, 0, keys), value.narrow(2, 0, keys)
+        prefix_out, prefix_lse = attend(query, key, value, scale, kernel=kernel)
+        joined = merge(prefix_out, prefix_lse, out, lse)
+    else:
+        cut = kv.prefix_parts(layer, parts, keys)
+        found = attend(cut.spread(query), cut.key, cut.value, scale, cut.mask, kernel)
+        outs, lses = stacked(*found, batch)
+        joined, prefix_lse = merge_parts(outs, lses, out, lse), lses
+    if step.probe is not None:
+        if parts > 1:
+            prefix_lse = torch.logsumexp(prefix_lse, dim=0)
+        _tell(step.probe, query, key, scale, prefix_lse, lse, layer == kv.spec.layers - 1)
+    return joined
+
+
+def _tell(
+    probe: Probe,
+    query: Tensor,
+    key: Tensor,
+    scale: float,
+    prefix_lse: Tensor,
+    lse: Tensor,
+    last: bool,
+) -> None:
+    """Give a probe what it needs of a layer's attention."""
+    both = torch.logaddexp(prefix_lse, lse)
+    if probe.needs.visual_attention:
+        probe.add_attention(query, key, scale, both)
+    if probe.needs.visual_mass and last:
+        probe.add_mass(query, key, scale, prefix_lse, both)
 
 
 def _without_step(

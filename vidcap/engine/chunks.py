@@ -53,13 +53,14 @@ def prefill_chunks(
             piece.prefix = [(key[:, :, :begin], value[:, :, :begin]) for key, value in kv.prefix]
         step = AttentionStep(
             piece,
-            slots=torch.arange(end - begin, device=spec.device),
+            first=0,
             rows=end - begin,
             bias=_causal(end - begin, spec, batch),
             probe=parts[-1] if parts else None,
             deepstack=_features(prefix, inside, columns),
             on_layer=on_layer,
             visual=True,
+            keys_only=probe is None or not probe.needs.visual_output,
         )
         _run(model, prefix, slice(begin, end), step)
         _keep_rows(kv, piece, begin, end)

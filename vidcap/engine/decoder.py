@@ -54,7 +54,13 @@ class Decoder:
             kv = prefill_chunks(model, prefix, chunk, probe, on_layer)
             return Decoder(model, prefix.without_inputs(), kv)
         kv = KVCache(model.kv_spec, prefix.ids.shape[0], tail_rows=1)
-        step = AttentionStep(kv, probe=probe, deepstack=prefix.layer_features, on_layer=on_layer)
+        step = AttentionStep(
+            kv,
+            probe=probe,
+            deepstack=prefix.layer_features,
+            on_layer=on_layer,
+            keys_only=probe is None or not probe.needs.visual_output,
+        )
         hidden = model.forward(prefix.embeds, prefix.position_ids, step)
         _keep_visual_output(probe, hidden, prefix)
         return Decoder(model, prefix.without_inputs(), kv)
@@ -118,7 +124,7 @@ class Decoder:
         self,
         ids: Tensor,
         depths: Tensor,
-        mask: Tensor,
+        mask: Tensor | None,
         offset: int = 0,
         probe: Probe | None = None,
     ) -> Tensor:
@@ -128,7 +134,8 @@ class Decoder:
             ids: Long[b, q] tokens of the nodes.
             depths: Long[b, q]; a node's position is the committed length + its depth.
             mask: bool[b, q, offset + q] which uncommitted rows each node sees, itself included.
-                The first `offset` columns are rows that earlier calls of this round wrote.
+                The first `offset` columns are rows that earlier calls of this round wrote. None
+                where all of them are seen.
             offset: uncommitted rows already written; this call writes behind them.
             probe: collects what was asked for.
 
@@ -137,15 +144,16 @@ class Decoder:
         """
         device = self.kv.spec.device
         length, count = self.kv.length, ids.shape[1]
-        begin = length + offset
+        begin, first = length + offset, self.prefix.suffix_start
         if begin + count > self.kv.capacity:
             raise ValueError(f"{begin + count} rows in a tail of {self.kv.capacity}")
         step = AttentionStep(
             kv=self.kv,
-            slots=torch.arange(begin, begin + count, device=device),
+            first=begin,
             rows=begin + count,
-            bias=self._bias(mask.to(device)),
+            bias=self._bias(mask),
             probe=probe,
+            positions=range(first, first + self.kv.capacity),
         )
         positions = self._text_positions(depths.to(device) + length)
         return self.model.forward(self.model.embed(ids.to(device)), positions, step)
@@ -158,14 +166,16 @@ class Decoder:
         """Position ids of text `offsets` (Long[b, n]) tokens behind the prefix."""
         return text_positions(self.prefix.suffix_start, offsets, self._planes)
 
-    def _bias(self, mask: Tensor) -> Tensor | None:
-        batch, count, columns = mask.shape
-        if count == 1 and columns == 1:
+    def _bias(self, mask: Tensor | None) -> Tensor | None:
+        if mask is None or mask.shape[1:] == (1, 1):
             return None
-        dtype, length = self.kv.spec.dtype, self.kv.length
-        bias = torch.zeros(batch, 1, count, length + columns, dtype=dtype, device=mask.device)
-        bias[:, 0, :, length:].masked_fill_(~mask, -torch.inf)
-        return bias.repeat(1, 1, self.kv.spec.group, 1)
+        spec, before = self.kv.spec, self.kv.lead + self.kv.length
+        batch, count, columns = mask.shape
+        shape = (batch, spec.group, count, before + columns)
+        bias = torch.zeros(shape, dtype=spec.dtype, device=spec.device)
+        hidden = ~mask.to(spec.device)
+        bias[..., before:].masked_fill_(hidden.unsqueeze(1), -torch.inf)
+        return bias.view(batch, 1, spec.group * count, before + columns)
 
 
 def _keep_visual_output(probe: Probe | None, hidden: Tensor, prefix: EncodedPrefix) -> None:

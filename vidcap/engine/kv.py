@@ -15,6 +15,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
+from vidcap.engine.parts import Parts, count_lead, cut
 from vidcap.settings import AttentionName
 
 #: The tail has a multiple of this many rows.
@@ -62,6 +63,8 @@ class KVCache:
 
     Attributes:
         prefix: per layer a pair ([b, kv_heads, P, head_dim], same), empty before the prefill.
+        lead: last rows of the prefix that lie in front of the tail once more, where the kernels
+            take the rest of the prefix sooner without them.
         tails: per run of layers on one device [layers, 2, b, kv_heads, capacity, head_dim]; zeros
             where nothing was written, because a NaN in a masked row would survive the product with
             a zero probability.
@@ -69,21 +72,26 @@ class KVCache:
             already keep their batch dimension.
     """
 
-    def __init__(self, spec: KVSpec, batch: int, tail_rows: int):
+    def __init__(self, spec: KVSpec, batch: int, tail_rows: int, lead: int = 0):
         """Args:
         spec: sizes, dtype and device.
         batch: sequences side by side.
         tail_rows: rows that the tail must hold; it gets a few more, see ``capacity``.
+        lead: rows to provide in front of it, which :meth:`fork` fills.
         """
         self.spec = spec
         self.prefix: list[tuple[Tensor, Tensor]] = []
         capacity = -(-tail_rows // _ALIGNMENT) * _ALIGNMENT
-        shape = (2, batch, spec.kv_heads, capacity, spec.head_dim)
-        self.tails = [
+        shape = (2, batch, spec.kv_heads, lead + capacity, spec.head_dim)
+        led = [
             torch.zeros(layers, *shape, dtype=spec.dtype, device=device)
             for device, layers in spec.runs
         ]
+        self.lead = lead
+        self._led = [layer for run in led for layer in run]
+        self.tails = [run.narrow(4, lead, capacity) for run in led]
         self._layers = [layer for tail in self.tails for layer in tail]
+        self._parts: dict[tuple[int, int, int], tuple[Tensor, Parts]] = {}
         self.length = 0
 
     @property
@@ -110,11 +118,30 @@ class KVCache:
             raise ValueError(f"prefix of layer {layer} after {len(self.prefix)} layers")
         self.prefix.append((key.contiguous(), value.contiguous()))
 
-    def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
-        """Write key and value [b, kv_heads, q, d] into the tail rows `slots` (Long[q])."""
-        keys, values = self._layers[layer]
-        keys.index_copy_(2, slots, key)
-        values.index_copy_(2, slots, value)
+    def lead_and_tail(self, layer: int, rows: int) -> Tensor:
+        """Keys and values [2, b, kv_heads, lead + rows, d] of lead and first tail rows."""
+        return self._led[layer].narrow(3, 0, self.lead + rows)
+
+    def prefix_parts(self, layer: int, parts: int, keys: int) -> Parts:
+        """The first `keys` rows of a layer's prefix in parts.
+
+        They are cut once, as long as the prefix is the same.
+        """
+        key, value = self.prefix[layer]
+        known = self._parts.get((layer, parts, keys))
+        if known is None or known[0] is not key:
+            made = cut(key.narrow(2, 0, keys), value.narrow(2, 0, keys), parts)
+            known = self._parts[layer, parts, keys] = (key, made)
+        return known[1]
+
+    def write(self, layer: int, first: int, key: Tensor, value: Tensor) -> None:
+        """Write key and value [b, kv_heads, q, d] into the tail rows from `first` on."""
+        rows = self._layers[layer].narrow(3, first, key.shape[2])
+        rows[0], rows[1] = key, value
+
+    def write_pair(self, layer: int, first: int, pair: Tensor) -> None:
+        """The same with keys and values as one tensor [2, b, kv_heads, q, d]."""
+        self._layers[layer].narrow(3, first, pair.shape[3]).copy_(pair)
 
     def append_committed(self, rows: int) -> None:
         """Commit the next `rows` rows, which have just been written in order.
@@ -153,6 +180,13 @@ class KVCache:
 
     def fork(self, tail_rows: int) -> KVCache:
         """A cache that shares this one's prefix and starts with an empty tail of its own."""
-        other = KVCache(self.spec, self.tails[0].shape[2], tail_rows)
+        spec, lead = self.spec, 0
+        if spec.attention != "sdpa" and all(device.type == "cpu" for device in spec.devices):
+            lead = count_lead(self.prefix_length)
+        other = KVCache(spec, self.tails[0].shape[2], tail_rows, lead)
         other.prefix = self.prefix
+        if lead:
+            for led, pair in zip(other._led, self.prefix, strict=True):
+                for rows, prefix in zip(led, pair, strict=True):
+                    rows[:, :, :lead] = prefix[:, :, -lead:]
         return other

@@ -94,7 +94,10 @@ class LanguageModel(Protocol):
         ...
 
     def forward(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Tensor:
-        """Last hidden states [b, n, d] after the final norm; `step` says where K and V go."""
+        """Last hidden states [b, n, d] after the final norm; `step` says where K and V go.
+
+        Nothing of use is returned where the step is for keys and values only.
+        """
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -15,10 +15,17 @@ from vidcap.settings import SpeculationSettings
 
 @dataclass(frozen=True, slots=True)
 class PrefillJob:
-    """A model and the work that turns the video into its prompt prefix (the vision tower)."""
+    """A model and the work that turns the video into its prompt prefix (the vision tower).
+
+    Attributes:
+        model: what reads the prompt.
+        encode: runs once.
+        follows: whether the draft's work needs what the target's has computed.
+    """
 
     model: LanguageModel
     encode: Callable[[], EncodedPrefix]
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

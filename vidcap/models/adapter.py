@@ -15,6 +15,7 @@ from vidcap.errors import UsageError
 from vidcap.models.checkpoint import Checkpoint
 from vidcap.models.protocol import VideoInputs
 from vidcap.models.released import ReleasedLanguageModel, capture_text_inputs
+from vidcap.models.shared_tower import TowerNames
 from vidcap.models.strict_tokens import strict_token_ids
 from vidcap.settings import AttentionName, PositionPolicy
 
@@ -36,6 +37,9 @@ class ReleasedVideoModel:
 
     #: What the processor makes of a video, by the names of the forward's arguments.
     tensor_names: ClassVar[tuple[str, ...]]
+
+    #: Parts of the vision tower, None where a draft cannot take over the target's.
+    tower_names: ClassVar[TowerNames | None] = None
 
     def __init__(self, checkpoint: Checkpoint, model: Any, attention: AttentionName = "auto"):
         """Args:

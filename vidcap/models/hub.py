@@ -8,7 +8,8 @@ from pathlib import Path
 from vidcap.errors import ModelError
 from vidcap.models.weights import weight_files
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+#: ``owner/name``, and its own revision behind an ``@``, which may have slashes as branches do.
+_HUB_ID = re.compile(r"([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@(\w(?:[./]?[\w-])*))?")
 
 #: What a model needs at run time; everything else in a repository stays where it is.
 _PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model")
@@ -20,8 +21,8 @@ def find_model(name: str, *, revision: str | None = None, offline: bool = False)
     What is cached is used as it is: a run does not ask the hub for a newer version.
 
     Args:
-        name: a folder in the hub's layout, or a hub id ``owner/name``.
-        revision: branch, tag or commit on the hub.
+        name: a folder in the hub's layout, or a hub id ``owner/name`` or ``owner/name@revision``.
+        revision: branch, tag or commit on the hub of a name that says none.
         offline: use what is cached and never connect.
 
     Raises:
@@ -38,7 +39,8 @@ def pull_model(name: str, *, revision: str | None = None, offline: bool = False)
     """
     if not is_hub_id(name):
         raise ModelError(
-            f"no model folder '{name}'", hint="give a folder in the hub's layout or OWNER/NAME"
+            f"no model folder '{name}'",
+            hint="give a folder in the hub's layout, OWNER/NAME or OWNER/NAME@REVISION",
         )
     return check_folder(_download(name, revision, offline))
 
@@ -54,14 +56,21 @@ def local_model(name: str, revision: str | None = None) -> Path | None:
         return check_folder(folder)
     if not is_hub_id(name):
         raise ModelError(
-            f"no model folder '{name}'", hint="give a folder in the hub's layout or OWNER/NAME"
+            f"no model folder '{name}'",
+            hint="give a folder in the hub's layout, OWNER/NAME or OWNER/NAME@REVISION",
         )
     return cached_model(name, revision)
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name has the form ``owner/name``."""
+    """Whether a name has the form ``owner/name`` or ``owner/name@revision``."""
     return _HUB_ID.fullmatch(name) is not None
+
+
+def _pinned(name: str, revision: str | None) -> tuple[str, str | None]:
+    """The repository that a name says, and its revision: its own before the one for all."""
+    match = _HUB_ID.fullmatch(name)
+    return (match[1], match[2] or revision) if match else (name, revision)
 
 
 def check_folder(folder: Path) -> Path:
@@ -108,9 +117,10 @@ def download_size(name: str, revision: str | None = None) -> int | None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+    repository, revision = _pinned(name, revision)
     try:
         files = snapshot_download(
-            name, revision=revision, allow_patterns=list(_PATTERNS), dry_run=True
+            repository, revision=revision, allow_patterns=list(_PATTERNS), dry_run=True
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError):
         return None
@@ -128,9 +138,10 @@ def _download(name: str, revision: str | None, offline: bool) -> Path:
     )
 
     offline = offline or constants.HF_HUB_OFFLINE
+    repository, revision = _pinned(name, revision)
     try:
         path = snapshot_download(
-            name,
+            repository,
             revision=revision,
             allow_patterns=list(_PATTERNS),
             local_files_only=offline,
@@ -144,7 +155,7 @@ def _download(name: str, revision: str | None, offline: bool) -> Path:
             f"model '{name}' is gated", hint="accept its terms on the hub, then run `hf auth login`"
         ) from error
     except RevisionNotFoundError as error:
-        raise ModelError(f"model '{name}' has no revision '{revision}'") from error
+        raise ModelError(f"model '{repository}' has no revision '{revision}'") from error
     except RepositoryNotFoundError as error:
         raise ModelError(f"no model '{name}' on the hub") from error
     except (HfHubHTTPError, OSError) as error:

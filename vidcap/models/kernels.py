@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from vidcap.engine.attention import flash_works
+from vidcap.engine.kernels import flash_works
 from vidcap.errors import ModelError
 from vidcap.models.checkpoint import Checkpoint
 from vidcap.settings import AttentionName

@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vidcap.engine.attention import AttentionStep, attend_tail
+from vidcap.models.norms import Norm, fast_norm
 from vidcap.models.packed import PackedLinear, Projection, linear_maker
+from vidcap.models.rotation import Rotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,12 @@ class _Layer:
     """
 
     qkv: Projection
-    head_norms: tuple[nn.Module, nn.Module] | None
+    head_norms: tuple[Norm, Norm] | None
     out: Projection
     gate_up: Projection
     down: Projection
-    input_norm: nn.Module
-    mlp_norm: nn.Module
+    input_norm: Norm
+    mlp_norm: Norm
     device: torch.device
 
 
@@ -77,12 +79,13 @@ class LeanDecoder:
         config = text.config
         self._heads: int = config.num_attention_heads
         self._kv_heads: int = config.num_key_value_heads
-        self._rotary = text.rotary_emb
-        self._norm = text.norm
+        self._rotation = Rotation(text.rotary_emb)
+        self._norm = fast_norm(text.norm)
         make = linear_maker([weight for weight in text.layers.parameters() if weight.dim() > 1])
         self._layers = [_fuse(layer, make) for layer in text.layers]
         # Qwen3 sets the width of a head apart from that of the model.
         self._head_dim: int = text.layers[0].self_attn.q_proj.out_features // self._heads
+        self._scale = self._head_dim**-0.5
 
     def forward(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Tensor:
         """Last hidden states [b, n, d] of tail rows, after the final norm.
@@ -90,50 +93,44 @@ class LeanDecoder:
         Args:
             embeds: [b, n, d].
             position_ids: Long[3, b, n] equal on all axes (text), or Long[b, n].
-            step: with `slots`; the rows are written there.
+            step: with `first`, the tail row that the first of them becomes.
+
+        Raises:
+            ValueError: the step is a prefill.
         """
-        hidden = embeds
-        cos, sin = self._rotation(embeds, position_ids)
+        hidden, first = embeds, step.first
+        if first is None:
+            raise ValueError("only tail rows go through the lean step")
+        cos, sin = self._rotation(embeds, position_ids, step.positions)
         for index, layer in enumerate(self._layers):
             if hidden.device != layer.device:
                 hidden, cos, sin = (tensor.to(layer.device) for tensor in (hidden, cos, sin))
                 step = step.on(layer.device)
-            normed = layer.input_norm(hidden)
-            query, key, value = self._project(normed, layer, cos, sin)
-            mixed = attend_tail(query, key, value, step, index, self._head_dim**-0.5).flatten(2)
-            hidden = hidden + layer.out(mixed)
+            query, pair = self._project(layer.input_norm(hidden), layer, cos, sin)
+            step.kv.write_pair(index, first, pair)
+            mixed = attend_tail(query, step, index, self._scale).flatten(2)
+            hidden = layer.out(mixed).add_(hidden)
             gate, up = layer.gate_up(layer.mlp_norm(hidden)).chunk(2, -1)
-            hidden = hidden + layer.down(functional.silu(gate) * up)
-        normed_hidden: Tensor = self._norm(hidden.to(embeds.device))
-        return normed_hidden
-
-    def _rotation(self, embeds: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and signed sin [b, n, 1, head_dim] of the released rotary embedding.
-
-        Text has the same position on all axes, so it does not matter which axis a release gives
-        to which frequency, nor whether it merges them here or later.
-        """
-        cos, sin = self._rotary(embeds, position_ids)
-        if cos.dim() == 4:
-            cos, sin = cos[0], sin[0]
-        half = cos.shape[-1] // 2
-        signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
-        return cos.unsqueeze(2), signed.unsqueeze(2)
+            hidden = layer.down(functional.silu(gate).mul_(up)).add_(hidden)
+        normed: Tensor = self._norm(hidden.to(embeds.device))
+        return normed
 
     def _project(
         self, normed: Tensor, layer: _Layer, cos: Tensor, sin: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [b, heads, n, head_dim], keys and values [b, kv_heads, n, head_dim]."""
-        rotated = self._heads + self._kv_heads
-        qkv = layer.qkv(normed).unflatten(2, (-1, self._head_dim))
-        turned = qkv[:, :, :rotated]
+    ) -> tuple[Tensor, Tensor]:
+        """Queries [b, heads, n, d] of d numbers, keys and values [2, b, kv_heads, n, d]."""
+        heads, kv_heads, dim = self._heads, self._kv_heads, self._head_dim
+        batch, count, _ = normed.shape
+        qkv = layer.qkv(normed).view(batch, count, -1, dim)
         if layer.head_norms is not None:
-            parts = turned.split([self._heads, self._kv_heads], dim=2)
-            normed_heads = [norm(part) for norm, part in zip(layer.head_norms, parts, strict=True)]
-            turned = torch.cat(normed_heads, dim=2)
-        turned = turned * cos + turned.roll(self._head_dim // 2, -1) * sin
-        query, key = turned.split([self._heads, self._kv_heads], dim=2)
-        return query.transpose(1, 2), key.transpose(1, 2), qkv[:, :, rotated:].transpose(1, 2)
+            parts = qkv.narrow(2, 0, heads), qkv.narrow(2, heads, kv_heads)
+            for norm, part in zip(layer.head_norms, parts, strict=True):
+                part.copy_(norm(part))
+        turned = qkv.view(batch, count, -1, 2, dim // 2).narrow(2, 0, heads + kv_heads)
+        swapped = turned.flip(3).mul_(sin)
+        turned.mul_(cos).add_(swapped)
+        pair = qkv.narrow(2, heads, 2 * kv_heads).view(batch, count, 2, kv_heads, dim)
+        return qkv.narrow(2, 0, heads).transpose(1, 2), pair.permute(2, 0, 3, 1, 4)
 
 
 def has_lean_form(text: Any) -> bool:
@@ -169,12 +166,12 @@ def _fuse(layer: Any, make: Callable[[Tensor, Tensor | None], Projection]) -> _L
     stack = _joined if make is PackedLinear else _stack
     return _Layer(
         qkv=make(stack(projections, "weight"), stack(projections, "bias") if biased else None),
-        head_norms=(attention.q_norm, attention.k_norm) if normed else None,
+        head_norms=(fast_norm(attention.q_norm), fast_norm(attention.k_norm)) if normed else None,
         out=make(attention.o_proj.weight, None),
         gate_up=make(stack([mlp.gate_proj, mlp.up_proj], "weight"), None),
         down=make(mlp.down_proj.weight, None),
-        input_norm=layer.input_layernorm,
-        mlp_norm=layer.post_attention_layernorm,
+        input_norm=fast_norm(layer.input_layernorm),
+        mlp_norm=fast_norm(layer.post_attention_layernorm),
         device=mlp.down_proj.weight.device,
     )
 

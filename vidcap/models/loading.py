@@ -30,6 +30,7 @@ from vidcap.models.quantize import (
     check_unpacked,
     quantize_layers,
 )
+from vidcap.models.shared_tower import SharedTower, share_tower
 from vidcap.models.weights import stored_tensors
 from vidcap.settings import AttentionName, ModelSettings, QuantizeName
 
@@ -43,6 +44,7 @@ class LoadedPair:
         device, dtype: the target's, as torch names them; several devices joined by commas.
         attention: what computes the attention, for the profile and the record.
         warnings: what the user should know about how they were loaded.
+        tower: the vision tower, where both have the same one.
     """
 
     target: VideoModel
@@ -51,6 +53,7 @@ class LoadedPair:
     dtype: str
     attention: str
     warnings: tuple[str, ...] = ()
+    tower: SharedTower | None = None
 
 
 def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPair:
@@ -94,6 +97,7 @@ def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPa
         dtype=_dtype_name(dtype, checkpoint.quantization or settings.quantize),
         attention=attention_words(settings.attention, checkpoint, device, dtype),
         warnings=placement.warnings,
+        tower=None if draft is None else share_tower(target, draft),
     )
 
 

@@ -9,12 +9,14 @@ from torch import Tensor
 
 from vidcap.models.geometry import QwenVLGeometry
 from vidcap.models.qwen2_vl import Qwen2VL
+from vidcap.models.shared_tower import TowerNames
 
 
 class Qwen25VL(Qwen2VL):
     """Satisfies :class:`vidcap.models.protocol.VideoModel`; its temporal positions are seconds."""
 
     tensor_names: ClassVar[tuple[str, ...]] = (*Qwen2VL.tensor_names, "second_per_grid_ts")
+    tower_names: ClassVar[TowerNames | None] = TowerNames()
 
     def _tensors(self, features: Any, fps: float) -> dict[str, Tensor]:
         # Checkpoints that name the processor of Qwen2-VL do not get this from it.

@@ -10,6 +10,7 @@ from vidcap.models.adapter import ReleasedVideoModel
 from vidcap.models.checkpoint import Checkpoint
 from vidcap.models.patch_embed import LinearPatchEmbed
 from vidcap.models.protocol import VideoInputs
+from vidcap.models.shared_tower import TowerNames
 from vidcap.settings import AttentionName
 
 _VIDEO_TOKEN_TYPE = 2
@@ -19,6 +20,7 @@ class Qwen2VL(ReleasedVideoModel):
     """Satisfies :class:`vidcap.models.protocol.VideoModel`."""
 
     tensor_names: ClassVar[tuple[str, ...]] = ("pixel_values_videos", "video_grid_thw")
+    tower_names: ClassVar[TowerNames | None] = TowerNames(width="hidden_size")
 
     def __init__(self, checkpoint: Checkpoint, model: Any, attention: AttentionName = "auto"):
         """See :class:`ReleasedVideoModel`; the patch embedding becomes a matrix product."""

@@ -12,12 +12,17 @@ matter in the prefill of the video alone; its keys and values carry them from th
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from vidcap.errors import ModelError
 from vidcap.models.qwen2_vl import Qwen2VL
+from vidcap.models.shared_tower import TowerNames
 
 
 class Qwen3VL(Qwen2VL):
     """Satisfies :class:`vidcap.models.protocol.VideoModel`."""
+
+    tower_names: ClassVar[TowerNames | None] = TowerNames(("merger", "deepstack_merger_list"))
 
     def _render(self, prompt: str) -> str:
         text, video = super()._render(prompt), self.processor.video_token

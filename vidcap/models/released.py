@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from vidcap.engine.attention import AttentionStep
+from vidcap.engine.attention import AttentionStep, KeysKept
 from vidcap.engine.model import Deepstack, KVSpec
 from vidcap.engine.probe import Probe
 from vidcap.errors import ModelError
@@ -44,6 +45,7 @@ class ReleasedLanguageModel:
             self._project: Projection = make(self._head.weight, None)
         else:
             self._project = self._head
+        self._may_end_early = not _is_hooked(self._text.layers[-1])
         config = self._text.config
         if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
             raise ModelError("checkpoints with sliding-window attention are not supported")
@@ -72,17 +74,22 @@ class ReleasedLanguageModel:
 
     def forward(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Tensor:
         """Last hidden states [b, n, d], after the final norm."""
-        lean = step.slots is not None and not step.visual and not _wants_layers(step.probe)
+        lean = step.first is not None and not step.visual and not _wants_layers(step.probe)
         if lean and self._lean is not None:
             return self._lean.forward(embeds, position_ids, step)
+        if step.keys_only and not self._may_end_early:
+            step = replace(step, keys_only=False)
         with self._collecting(step.probe):
-            hidden: Tensor = self._text(
-                inputs_embeds=embeds,
-                position_ids=position_ids,
-                use_cache=False,
-                vidcap=step,
-                **_deepstack_arguments(step.deepstack, embeds),
-            ).last_hidden_state
+            try:
+                hidden: Tensor = self._text(
+                    inputs_embeds=embeds,
+                    position_ids=position_ids,
+                    use_cache=False,
+                    vidcap=step,
+                    **_deepstack_arguments(step.deepstack, embeds),
+                ).last_hidden_state
+            except KeysKept:
+                return embeds[:, :0]
         return hidden
 
     @contextmanager
@@ -114,6 +121,11 @@ def _layer_devices(layers: Sequence[Any], first: torch.device) -> tuple[torch.de
     """Where every layer runs; empty where all of them do on `first`."""
     devices = tuple(_execution_device(layer) for layer in layers)
     return () if set(devices) == {first} else devices
+
+
+def _is_hooked(layer: nn.Module) -> bool:
+    """Whether accelerate brings weights and tensors to a layer, and tidies up behind it."""
+    return any(hasattr(module, "_hf_hook") for module in layer.modules())
 
 
 def _execution_device(layer: Any) -> torch.device:

@@ -83,6 +83,8 @@ class ModelPart:
         device, dtype: as torch names them.
         attention: name of the attention kernel that ran the target.
         positions: policy for the positions of the text after the video.
+        shared_tower: whether the draft's visual features come from the target's run of the vision
+            tower; None where no draft was loaded.
     """
 
     pair: str | None = None
@@ -92,6 +94,7 @@ class ModelPart:
     dtype: str | None = None
     attention: str | None = None
     positions: str | None = None
+    shared_tower: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,8 @@ class SpeculationSettings:
         prefill: the draft's vision tower and prefill behind the target's, or beside them.
         prefill_chunk: most prompt rows up to the end of the video that either model runs in one
             call, 0 for all of them.
+        shared_tower: whether the draft takes over what the target's vision tower computed, where
+            both models have the same one.
         arms: drafts that take turns by how often each was right lately: the draft model on the
             full video, on a pruned one, on the text alone, and a look at the text so far; None
             for one draft, by `draft` and `prune`.
@@ -119,6 +121,7 @@ class SpeculationSettings:
     viskip: float | None = None
     prefill: PrefillName = "sequential"
     prefill_chunk: int = 0
+    shared_tower: Literal["on", "off"] = "on"
     arms: tuple[ArmName, ...] | None = None
     prune: float = 0.0
     prune_by: PruneName = "attention"
@@ -170,6 +173,12 @@ class SpeculationSettings:
         return self.draft == "pair"
 
     @property
+    def shares_tower(self) -> bool:
+        """Whether the target's vision tower may serve a draft model, which sees the video."""
+        sees = self.prune < 1 if self.arms is None else {"full", "pruned"} & set(self.arms)
+        return self.needs_draft and bool(sees) and self.shared_tower == "on"
+
+    @property
     def model_arms(self) -> int:
         """How many of the arms run the draft model."""
         return sum(arm != "lookup" for arm in self.arms or ())
@@ -189,7 +198,7 @@ class SpeculationSettings:
             self.tree
         ]
         if self.draft == "pair":
-            names |= {"prefill", "arms"}
+            names |= {"prefill", "arms", "shared_tower"}
         if self.verify == "loose":
             names |= {"loose_rule"} | LOOSE_PARTS[self.loose_rule]
         if self.lookup_branch or "lookup" in (self.arms or ()):

@@ -1,10 +1,11 @@
 """Side by side: the draft's vision tower and prefill run while the target reads its prompt.
 
-ParallelVLM's parallel prefilling (arXiv 2603.19610). The draft's vision tower starts at once. Its
-prefill starts as soon as it is known what it may see: scores of UV-Prune when layer L of the target
-is done (prefix and question run in one pass for that, unless prefills come in chunks), scores by
-attention when the question has been read, everything else without waiting. A window of drafts
-behind the draft's own guess of the first token is then ready when the target is.
+ParallelVLM's parallel prefilling (arXiv 2603.19610). The draft's vision tower starts at once, or,
+where the two share one, behind the target's with what is left to do. Its prefill starts as soon as
+it is known what it may see: scores of UV-Prune when layer L of the target is done (prefix and
+question run in one pass for that, unless prefills come in chunks), scores by attention when the
+question has been read, everything else without waiting. A window of drafts behind the draft's own
+guess of the first token is then ready when the target is.
 
 The order of events is the only difference: the drafts are verified as ever, and later questions
 about the same video go the sequential way.
@@ -103,10 +104,13 @@ class _Start:
         """Prompt and generation; the lane may still be at work."""
         pruner = Pruner(self.speculation, self.target.model.kv_spec.layers)
         vision = _Vision(self.draft, self.stats)
-        if self._sees_video_at_once():
+        starts = self._sees_video_at_once()
+        if starts and not self.draft.follows:
             self.lane.submit(vision.early)
         with self.stats.timer("vision", "target vision"):
             prefix = self.target.encode()
+        if starts and self.draft.follows:
+            self.lane.submit(vision.early)
         source = PairSource(
             self.draft.model,
             prefix.without_inputs(),
