@@ -114,7 +114,7 @@ class SpeculationSettings:
     lvspec_mode: Literal["guarded", "paper"] = "guarded"
     lvspec_top_n: int = 10
     lvspec_shift: Literal["on", "off"] = "on"
-    loose_delta: float = 0.05
+    loose_delta: float = 0.3
     fly_mode: Literal["paper", "code"] = "paper"
     fly_theta: float = 0.3
     fly_window: int = 6

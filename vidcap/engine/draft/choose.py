@@ -29,6 +29,8 @@ class Chooser:
     def rank(self, scores: Tensor, count: int) -> tuple[Tensor, Tensor | None]:
         """Best or drawn tokens Long[b, q, count], and the distribution [b, q, V] they come from."""
         if self.sampling is None or self._generator is None:
+            if count == 1:  # one pass over the scores
+                return scores.argmax(-1, keepdim=True), None
             return scores.topk(count, dim=-1).indices, None
         probs = self.sampling.probabilities(scores)
         return draw_distinct(probs, count, self._generator), probs

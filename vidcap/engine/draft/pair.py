@@ -54,11 +54,11 @@ class PairDrafter:
         probs = self._chooser.buffer(root.shape[0], shape.size, self._stack, root.device)
         for depth, level in enumerate(plan.levels):
             if depth:
-                mask = tree.mask[:, level.nodes][:, :, plan.inner[: level.rows]]
+                mask = tree.mask[:, level.nodes][:, :, level.inner]
                 hidden = self._rows.run(tokens[:, level.nodes], depth, mask)
                 scores = self._scores(hidden, tokens, tree.mask[:, level.nodes])
             ranked, dist = self._chooser.rank(scores, level.width)
-            tokens[:, level.children] = ranked[:, level.columns, level.ranks]
+            tokens[:, level.children] = ranked.flatten(1)[:, level.choices]
             if probs is not None and dist is not None:
                 probs[:, level.nodes] = dist
         self._row_of = plan.row_of
@@ -77,31 +77,35 @@ class PairDrafter:
         return self._stack.process(logits, tokens, mask)
 
 
+#: Where something lies in a dimension. A run of places is a slice: that is a view, and no list has
+#: to become a tensor in every round.
+_Places = slice | list[int]
+
+
 @dataclass(frozen=True, slots=True)
 class _Level:
     """The nodes of one depth that have children.
 
     Attributes:
-        nodes: their indices in the tree.
-        rows: rows of the draft's tail when they have run.
-        children, columns, ranks: per child its index, its parent's place in `nodes`, its rank.
+        nodes: their places in the tree.
+        inner: places of the nodes that have rows in the draft's tail when these have run.
+        children: places of their children.
+        choices: per child, where its token stands in `width` ranked tokens of every node.
         width: how many ranks are needed.
     """
 
-    nodes: list[int]
-    rows: int
-    children: list[int]
-    columns: list[int]
-    ranks: list[int]
+    nodes: _Places
+    inner: _Places
+    children: _Places
+    choices: _Places
     width: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a shape is drafted: its levels, the nodes that get rows in order, each node's row."""
+    """How a shape is drafted: its levels, and each node's row in the draft's tail."""
 
     levels: tuple[_Level, ...]
-    inner: list[int]
     row_of: list[int]
 
 
@@ -117,7 +121,17 @@ def _plan(shape: TreeShape) -> _Plan:
         nodes = list(level)
         children = [node for node, parent in enumerate(shape.parents) if parent in nodes]
         ranks = [shape.ranks[child] for child in children]
+        width = max(ranks) + 1
         columns = [nodes.index(shape.parents[child]) for child in children]
-        rows = row_of[nodes[-1]] + 1
-        levels.append(_Level(nodes, rows, children, columns, ranks, max(ranks) + 1))
-    return _Plan(tuple(levels), inner, row_of)
+        choices = [column * width + rank for column, rank in zip(columns, ranks, strict=True)]
+        rows = inner[: row_of[nodes[-1]] + 1]
+        levels.append(
+            _Level(_places(nodes), _places(rows), _places(children), _places(choices), width)
+        )
+    return _Plan(tuple(levels), row_of)
+
+
+def _places(indices: list[int]) -> _Places:
+    first = indices[0] if indices else 0
+    run = list(range(first, first + len(indices)))
+    return slice(first, first + len(indices)) if indices == run else indices

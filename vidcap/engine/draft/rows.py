@@ -49,7 +49,10 @@ class DraftRows:
         """
         self.calls += 1
         offset = mask.shape[2] - ids.shape[1]
-        depths = torch.zeros_like(ids) + depth - 1
+        if isinstance(depth, int):
+            depths = torch.full_like(ids, depth - 1)
+        else:
+            depths = torch.zeros_like(ids) + depth - 1
         # A node of depth n sees n rows. On a chain these are all there are, and kernels without a
         # mask are cheaper.
         chain = isinstance(depth, int) and ids.shape[1] == 1 and mask.shape[2] == depth

@@ -10,7 +10,6 @@ set from there.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -36,27 +35,35 @@ class LooseRule(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class Guards:
-    """What is never loosened.
+    """What is never loosened."""
 
-    Attributes:
+    def __init__(self, strict_ids: frozenset[int] = frozenset(), least_prob: float = 0.3):
+        """Args:
         strict_ids: tokens that must match exactly, on either side of a mismatch: stop and special
             tokens, digits, negations.
         least_prob: probability that the target must give a loosened token (delta).
-    """
-
-    strict_ids: frozenset[int] = frozenset()
-    least_prob: float = 0.05
+        """
+        self._strict_ids = sorted(strict_ids)
+        self._least_prob = least_prob
+        self._strict = torch.empty(0, dtype=torch.bool)
 
     def hold(self, tree: Tree, scores: Tensor) -> Tensor:
         """bool[b, n] nodes that may not be loosened."""
-        choice = _target_choice(tree, scores)
-        strict = torch.tensor(sorted(self.strict_ids), dtype=torch.long, device=choice.device)
-        held = torch.isin(tree.tokens, strict) | torch.isin(choice, strict)
-        if self.least_prob > 0:
-            held |= _target_prob(tree, scores) < self.least_prob
+        strict = self._strict_of(scores)
+        held = strict[tree.tokens] | strict[_target_choice(tree, scores)]
+        if self._least_prob > 0:
+            held |= _target_prob(tree, scores) < self._least_prob
         return held
+
+    def _strict_of(self, scores: Tensor) -> Tensor:
+        """bool[V] whether a token is strict, made for the first scores and kept."""
+        rows = scores.shape[-1]
+        if len(self._strict) != rows or self._strict.device != scores.device:
+            strict = torch.zeros(rows, dtype=torch.bool)
+            strict[[index for index in self._strict_ids if index < rows]] = True
+            self._strict = strict.to(scores.device)
+        return self._strict
 
 
 class LVSpecRule:
