@@ -66,7 +66,8 @@ def test_captions_of_unseen_clips_hold_the_facts(records: dict[int, Record]) -> 
     assert {record.finish_reason for record in records.values()} == {"stop"}
     rounds = sum(record.speculation.num_spec_steps for record in records.values())
     accepted = sum(record.speculation.num_accepted_draft_tokens for record in records.values())
-    assert accepted / rounds > 1.5
+    assert accepted / rounds > 2.5
+    assert {record.model.shared_tower for record in records.values()} == {True}
 
 
 def test_the_text_of_another_clip_does_not_fit(records: dict[int, Record]) -> None:
