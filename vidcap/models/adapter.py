@@ -15,8 +15,8 @@ from vidcap.errors import UsageError
 from vidcap.models.checkpoint import Checkpoint
 from vidcap.models.protocol import VideoInputs
 from vidcap.models.released import ReleasedLanguageModel, capture_text_inputs
-from vidcap.models.shared_tower import TowerNames
 from vidcap.models.strict_tokens import strict_token_ids
+from vidcap.models.trunk import TowerNames
 from vidcap.settings import AttentionName, PositionPolicy
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vidcap.models.geometry import QwenVLGeometry
 from vidcap.models.qwen2_vl import Qwen2VL
-from vidcap.models.shared_tower import TowerNames
+from vidcap.models.trunk import TowerNames
 
 
 class Qwen25VL(Qwen2VL):

@@ -10,7 +10,7 @@ from vidcap.models.adapter import ReleasedVideoModel
 from vidcap.models.checkpoint import Checkpoint
 from vidcap.models.patch_embed import LinearPatchEmbed
 from vidcap.models.protocol import VideoInputs
-from vidcap.models.shared_tower import TowerNames
+from vidcap.models.trunk import TowerNames
 from vidcap.settings import AttentionName
 
 _VIDEO_TOKEN_TYPE = 2

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from vidcap.errors import ModelError
 from vidcap.models.qwen2_vl import Qwen2VL
-from vidcap.models.shared_tower import TowerNames
+from vidcap.models.trunk import TowerNames
 
 
 class Qwen3VL(Qwen2VL):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,14 @@ from torch import Tensor, nn
 
 from vidcap.engine.model import EncodedPrefix
 from vidcap.models.protocol import VideoInputs
-from vidcap.models.trunk import Handed, Trunk, TrunkBlock, TrunkEmbedding, TrunkMerger
+from vidcap.models.trunk import (
+    Handed,
+    TowerNames,
+    Trunk,
+    TrunkBlock,
+    TrunkEmbedding,
+    TrunkMerger,
+)
 from vidcap.settings import PositionPolicy
 
 if TYPE_CHECKING:
@@ -33,24 +40,6 @@ if TYPE_CHECKING:
 
 #: Entries of a tower's configuration that say nothing about what it computes.
 _IDLE_CONFIG = frozenset({"_name_or_path", "transformers_version", "dtype", "architectures"})
-
-
-@dataclass(frozen=True, slots=True)
-class TowerNames:
-    """What a family calls the parts of its vision tower, ``model.visual``.
-
-    Attributes:
-        mergers: what brings features to the width of the text model.
-        width: the entry of the tower's configuration that holds this width.
-        embed, blocks: the trunk's parts that take time.
-        pixels: the argument of the forward that only the trunk looks at.
-    """
-
-    mergers: tuple[str, ...] = ("merger",)
-    width: str = "out_hidden_size"
-    embed: str = "patch_embed"
-    blocks: str = "blocks"
-    pixels: str = "pixel_values_videos"
 
 
 class SharedTower:

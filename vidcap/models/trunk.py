@@ -15,6 +15,24 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True)
+class TowerNames:
+    """What a family calls the parts of its vision tower, ``model.visual``.
+
+    Attributes:
+        mergers: what brings features to the width of the text model.
+        width: the entry of the tower's configuration that holds this width.
+        embed, blocks: the trunk's parts that take time.
+        pixels: the argument of the forward that only the trunk looks at.
+    """
+
+    mergers: tuple[str, ...] = ("merger",)
+    width: str = "out_hidden_size"
+    embed: str = "patch_embed"
+    blocks: str = "blocks"
+    pixels: str = "pixel_values_videos"
+
+
+@dataclass(frozen=True, slots=True)
 class Trunk:
     """What the target's tower computed for a video.
 
