@@ -22,6 +22,7 @@ from vidcap.engine.draft import (
     EntropyShape,
     Lookup,
     LookupDrafter,
+    PairDrafter,
     Proposal,
     WithLookup,
 )
@@ -137,6 +138,48 @@ def test_the_tree_of_the_likeliest_paths(
         drafter.commit(Proposal(tree), Accepted(nodes, (*deepest, 101)))
         committed += [root, *deepest]
         stack.commit(torch.tensor([[root, *deepest]]))
+        root = 101
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    "shape",
+    [
+        STATIC_TREE,
+        TreeShape.chain(4),
+        # Ranks and nodes with children that are no runs of numbers.
+        TreeShape.from_paths([(0,), (2,), (3,), (0, 1), (3, 0), (3, 2), (3, 2, 1), (0, 1, 3)]),
+    ],
+    ids=["static", "chain", "ragged"],
+)
+def test_every_node_of_a_fixed_shape_holds_the_token_of_its_rank(
+    model: Qwen25VL, shape: TreeShape
+) -> None:
+    """Strict verification hides a wrong tree: it only accepts less. So the tree itself is held."""
+    prefix = model.encode(model.prepare(random_frames(4), 2.0), "reference")
+    prompt = torch.cat([prefix.ids, torch.tensor([QUESTION])], dim=1)
+    stack = LogitsStack(LogitsSettings(model.rules.vocab_size, (3,), 1.1), prompt)
+    decoder = Decoder.prefill(model.language, prefix).fork(200)
+    decoder.append(torch.tensor([QUESTION]))
+    drafter = PairDrafter(decoder, shape, stack)
+    committed: list[int] = []
+    root = 90
+    for _ in range(2):
+        tree = drafter.propose(torch.tensor([[root]])).tree
+        tokens = tree.tokens[0].tolist()
+        paths: list[list[int]] = [[root]]
+        for node, parent in enumerate(shape.parents[1:], start=1):
+            path = paths[parent]
+            logits = fresh_logits(model.language, prefix, [*QUESTION, *committed, *path])[-1:]
+            seen = torch.ones(1, 1, len(path), dtype=torch.bool)
+            scores = stack.process(logits[None], torch.tensor([path]), seen)[0, 0]
+            assert tokens[node] == scores.argsort(descending=True)[shape.ranks[node]]
+            paths.append([*path, tokens[node]])
+        last = shape.size - 1
+        nodes = tuple(tree.mask[0, last].nonzero().flatten().tolist())
+        drafter.commit(Proposal(tree), Accepted(nodes, (*paths[last][1:], 101)))
+        committed += paths[last]
+        stack.commit(torch.tensor([paths[last]]))
         root = 101
 
 
