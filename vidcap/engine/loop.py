@@ -98,7 +98,7 @@ class Generation:
             self.stats.visual_mass = float(step.visual_mass[0, accepted.nodes[-1]])
         tokens = self._take(accepted.tokens)
         self.stats.count_round(proposal.drafted, min(len(accepted.tokens) - 1, len(tokens)))
-        self.stats.loosened += accepted.loosened
+        self.stats.loosened += sum(at < len(tokens) for at in accepted.loosened)
         with self.stats.timer("commit"):
             self.target.commit(accepted)
             drafter.commit(proposal, accepted)

@@ -49,9 +49,9 @@ class Accepted:
     Attributes:
         nodes: accepted tree nodes from the root on; the root is always there.
         tokens: tokens new to the output: the accepted drafts, then the target's own next token.
-        loosened: accepted drafts that are not the target's choice.
+        loosened: where in `tokens` the drafts are that are not the target's choice.
     """
 
     nodes: tuple[int, ...]
     tokens: tuple[int, ...]
-    loosened: int = 0
+    loosened: tuple[int, ...] = ()

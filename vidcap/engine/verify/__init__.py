@@ -9,6 +9,7 @@ from vidcap.engine.verify.loose import (
     LooseRule,
     LVSpecRule,
     RandomRule,
+    Reading,
 )
 from vidcap.engine.verify.sampling import LosslessSampling
 from vidcap.engine.verify.strict import StrictGreedy
@@ -22,6 +23,7 @@ __all__ = [
     "LooseRule",
     "LosslessSampling",
     "RandomRule",
+    "Reading",
     "StrictGreedy",
     "Verdict",
     "Verifier",

@@ -21,17 +21,44 @@ from vidcap.engine.step import TargetStep
 from vidcap.engine.tree import Tree
 
 
+class Reading:
+    """What the target makes of a drafted tree, worked out once for all who ask.
+
+    Attributes:
+        tree: what was drafted.
+        scores: float32 [b, n, V] the target's, row i follows node i.
+        hidden: [b, n, d] the target's last hidden states.
+        next: Long[b, n] the target's choice behind each node.
+        wanted: Long[b, n] its choice for each node's own place; the root's means nothing.
+        match: bool[b, n] nodes that are that choice; the root's means nothing.
+    """
+
+    def __init__(self, tree: Tree, scores: Tensor, step: TargetStep):
+        """Args: as of :meth:`vidcap.engine.verify.base.Verifier.judge`."""
+        self.tree, self.scores, self.hidden = tree, scores, step.hidden
+        self.parents = tree.parents.clamp(min=0)
+        self.next = scores.argmax(-1)
+        self.wanted = self.next.gather(1, self.parents)
+        self.match = tree.tokens == self.wanted
+        self._prob: Tensor | None = None
+
+    @property
+    def prob(self) -> Tensor:
+        """float32 [b, n] probability of each node's token; the root's means nothing."""
+        if self._prob is None:
+            size = self.scores.shape[-1]
+            at = self.parents * size + self.tree.tokens
+            own = self.scores.flatten(1).gather(1, at)
+            norm = torch.logsumexp(self.scores, dim=-1).gather(1, self.parents)
+            self._prob = torch.exp(own - norm)
+        return self._prob
+
+
 class LooseRule(Protocol):
     """Decides which nodes may stand although they are not the target's choice."""
 
-    def allowed(self, tree: Tree, scores: Tensor, step: TargetStep) -> Tensor:
-        """bool[b, n] nodes that need no match; the root's entry means nothing.
-
-        Args:
-            tree: what was drafted.
-            scores: float32 [b, n, V] the target's, row i follows node i.
-            step: the verification pass.
-        """
+    def allowed(self, reading: Reading) -> Tensor:
+        """bool[b, n] nodes that need no match; the root's entry means nothing."""
         ...
 
 
@@ -48,12 +75,12 @@ class Guards:
         self._least_prob = least_prob
         self._strict = torch.empty(0, dtype=torch.bool)
 
-    def hold(self, tree: Tree, scores: Tensor) -> Tensor:
+    def hold(self, reading: Reading) -> Tensor:
         """bool[b, n] nodes that may not be loosened."""
-        strict = self._strict_of(scores)
-        held = strict[tree.tokens] | strict[_target_choice(tree, scores)]
+        strict = self._strict_of(reading.scores)
+        held = strict[reading.tree.tokens] | strict[reading.wanted]
         if self._least_prob > 0:
-            held |= _target_prob(tree, scores) < self._least_prob
+            held |= reading.prob < self._least_prob
         return held
 
     def _strict_of(self, scores: Tensor) -> Tensor:
@@ -103,20 +130,23 @@ class LVSpecRule:
         self._shift = shift and fraction > 0
         self._guards = guards
 
-    def allowed(self, tree: Tree, scores: Tensor, step: TargetStep) -> Tensor:
+    def allowed(self, reading: Reading) -> Tensor:
         """See :class:`LooseRule`."""
-        allowed = self._least_relevant(step)
+        allowed = self._least_relevant(reading)
         if self._shift:
-            allowed |= self._shifted(tree, scores)
+            allowed |= self._shifted(reading)
         if self._guards is not None:
-            allowed &= ~self._guards.hold(tree, scores)
+            allowed &= ~self._guards.hold(reading)
         return allowed
 
-    def _least_relevant(self, step: TargetStep) -> Tensor:
+    def _least_relevant(self, reading: Reading) -> Tensor:
         """bool[b, n] the floor(lambda * drafted) nodes of least relevance, earlier ones on ties."""
-        relevance = self._relevance(step.hidden)
-        batch, size = relevance.shape
+        batch, size = reading.match.shape
         loosened = math.floor(self._fraction * (size - 1) + 1e-9)
+        if loosened in (0, size - 1):
+            # None or all of them: nothing to rank.
+            return torch.full_like(reading.match, loosened > 0)
+        relevance = self._relevance(reading.hidden)
         order = torch.sort(relevance[:, 1:], dim=1, stable=True).indices[:, :loosened] + 1
         chosen = torch.zeros(batch, size, dtype=torch.bool, device=relevance.device)
         return chosen.scatter_(1, order, True)
@@ -128,10 +158,10 @@ class LVSpecRule:
         cosines = functional.normalize(hidden.float(), dim=-1) @ self._visual.T
         return cosines.topk(self._top_n, dim=-1).values.mean(-1)
 
-    def _shifted(self, tree: Tree, scores: Tensor) -> Tensor:
+    def _shifted(self, reading: Reading) -> Tensor:
         """bool[b, n] nodes whose place's target token is drafted nearby."""
-        choice = _target_choice(tree, scores)
-        same = choice[:, :, None] == tree.tokens[:, None, :]
+        tree = reading.tree
+        same = reading.wanted[:, :, None] == tree.tokens[:, None, :]
         if self._guards is None:
             nearby = torch.ones_like(tree.mask)
         else:
@@ -155,15 +185,16 @@ class RandomRule:
         self._generator = torch.Generator().manual_seed(seed)
         self._guards = guards
 
-    def allowed(self, tree: Tree, scores: Tensor, step: TargetStep) -> Tensor:
+    def allowed(self, reading: Reading) -> Tensor:
         """See :class:`LooseRule`."""
+        tree = reading.tree
         batch, size = tree.tokens.shape
         loosened = math.floor(self._fraction * (size - 1) + 1e-9)
         lots = torch.rand(batch, size - 1, generator=self._generator)
         order = lots.argsort(dim=1)[:, :loosened].to(tree.tokens.device) + 1
         allowed = torch.zeros(batch, size, dtype=torch.bool, device=tree.tokens.device)
         allowed = allowed.scatter_(1, order, True)
-        return allowed if self._guards is None else allowed & ~self._guards.hold(tree, scores)
+        return allowed if self._guards is None else allowed & ~self._guards.hold(reading)
 
 
 class FLyRule:
@@ -181,9 +212,9 @@ class FLyRule:
         self._theta = theta
         self._window = window - 1 if self._code else window
 
-    def allowed(self, tree: Tree, scores: Tensor, step: TargetStep) -> Tensor:
+    def allowed(self, reading: Reading) -> Tensor:
         """See :class:`LooseRule`."""
-        match = (tree.tokens == _target_choice(tree, scores))[:, 1:]
+        match = reading.match[:, 1:]
         batch, length = match.shape
         allowed = torch.zeros(batch, length + 1, dtype=torch.bool, device=match.device)
         if length > self._window:
@@ -192,7 +223,7 @@ class FLyRule:
             span = length - self._window
             followed[:, :span] = True if ahead is None else ahead.all(-1)
             allowed[:, 1:] = ~match & followed
-        unsure = self._entropy(scores[:, :-1]) >= self._theta
+        unsure = self._entropy(reading.scores[:, :-1]) >= self._theta
         allowed[:, 1:] &= unsure
         return allowed
 
@@ -220,37 +251,41 @@ class LooseGreedy:
     def judge(self, proposal: Proposal, scores: Tensor, step: TargetStep) -> Accepted:
         """See :class:`vidcap.engine.verify.base.Verifier`."""
         tree = proposal.tree
-        choice = scores.argmax(-1)
-        match = tree.tokens == _target_choice(tree, scores)
-        root = tree.parents < 0
-        good = match | root | self._rule.allowed(tree, scores, step)
-        reached = (good[:, None, :] | ~tree.mask).all(-1)
-        exact = (tree.mask & (match & ~root)[:, None, :]).sum(-1)
-        log_prob = _target_prob(tree, scores).clamp(min=1e-30).log().masked_fill(root, 0.0)
-        likely = torch.where(tree.mask, log_prob[:, None, :], 0.0).sum(-1)
-        best = _best(reached[0], tree.depths[0], exact[0], likely[0])
-        nodes = tree.mask[0, best].nonzero().flatten().tolist()
-        tokens = tree.tokens[0].tolist()
-        loosened = int((~match[0, nodes[1:]]).sum())
-        drafts = tuple(tokens[node] for node in nodes[1:])
-        return Accepted(tuple(nodes), (*drafts, int(choice[0, best])), loosened)
+        reading = Reading(tree, scores, step)
+        columns = (
+            tree.tokens[0],
+            tree.parents[0],
+            reading.next[0],
+            reading.match[0],
+            self._rule.allowed(reading)[0],
+            reading.prob[0].double().clamp(min=1e-30).log(),
+        )
+        # One copy to the host: a walk over some dozens of nodes is quicker there.
+        rows = torch.stack([column.double() for column in columns]).tolist()
+        return _longest(*(list(map(int, row)) for row in rows[:5]), rows[5])
 
 
-def _best(reached: Tensor, depths: Tensor, exact: Tensor, likely: Tensor) -> int:
-    rows = zip(reached.tolist(), depths.tolist(), exact.tolist(), likely.tolist(), strict=True)
-    ranked = [(depth, same, prob) if ok else (-1, 0, 0.0) for ok, depth, same, prob in rows]
-    return max(range(len(ranked)), key=lambda node: (ranked[node], -node))
-
-
-def _target_choice(tree: Tree, scores: Tensor) -> Tensor:
-    """Long[b, n] the target's token for each node's place; the root's entry means nothing."""
-    return scores.argmax(-1).gather(1, tree.parents.clamp(min=0))
-
-
-def _target_prob(tree: Tree, scores: Tensor) -> Tensor:
-    """[b, n] probability of each node's token under the target; the root's means nothing."""
-    log_norm = torch.logsumexp(scores, dim=-1)
-    parents = tree.parents.clamp(min=0)
-    batch = torch.arange(len(parents), device=parents.device)[:, None]
-    own = scores[batch, parents, tree.tokens]
-    return torch.exp(own - log_norm.gather(1, parents))
+def _longest(
+    tokens: list[int],
+    parents: list[int],
+    following: list[int],
+    match: list[int],
+    allowed: list[int],
+    log_probs: list[float],
+) -> Accepted:
+    """The verdict of :class:`LooseGreedy`, from what is known of each node."""
+    # Per node that can be reached: its depth, exact matches, log-probability; best ones last.
+    reached = {0: (0, 0, 0.0)}
+    for node in range(1, len(tokens)):
+        above = reached.get(parents[node])
+        if above is not None and (match[node] or allowed[node]):
+            depth, exact, likely = above
+            reached[node] = (depth + 1, exact + match[node], likely + log_probs[node])
+    best = max(reached, key=lambda node: (reached[node], -node))
+    nodes = [best]
+    while nodes[-1]:
+        nodes.append(parents[nodes[-1]])
+    nodes.reverse()
+    drafts = tuple(tokens[node] for node in nodes[1:])
+    loosened = tuple(at for at, node in enumerate(nodes[1:]) if not match[node])
+    return Accepted(tuple(nodes), (*drafts, following[best]), loosened)

@@ -9,7 +9,7 @@ from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.sampling import SamplingSettings
 from vidcap.engine.step import TargetStep
 from vidcap.engine.tree import Tree
-from vidcap.engine.verify.loose import LooseRule
+from vidcap.engine.verify.loose import LooseRule, Reading
 
 
 class LosslessSampling:
@@ -60,7 +60,7 @@ class LosslessSampling:
                 child = None if taken is None else offered[taken]
             if child is None:
                 drafts = tuple(tokens[node] for node in nodes[1:])
-                loosened = sum(free.get(node, False) for node in nodes[1:])
+                loosened = tuple(at for at, node in enumerate(nodes[1:]) if free.get(node))
                 return Accepted(tuple(nodes), (*drafts, self._draw(left)), loosened)
             nodes.append(child)
 
@@ -68,10 +68,9 @@ class LosslessSampling:
         """Nodes that stand untested, and whether they differ from the target's likeliest token."""
         if self._rule is None:
             return {}
-        choice = scores.argmax(-1).gather(1, tree.parents.clamp(min=0))
-        differs = (choice != tree.tokens)[0].tolist()
-        allowed = self._rule.allowed(tree, scores, step)[0].tolist()
-        return {node: differs[node] for node in range(1, tree.size) if allowed[node]}
+        reading = Reading(tree, scores, step)
+        match, allowed = reading.match[0].tolist(), self._rule.allowed(reading)[0].tolist()
+        return {node: not match[node] for node in range(1, tree.size) if allowed[node]}
 
     def _try_children(
         self, target: Tensor, draft: Tensor | None, offered: list[tuple[int, bool]]
