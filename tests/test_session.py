@@ -98,6 +98,27 @@ def test_a_record_tells_of_loosened_drafts(
     assert loose.settings_hash != strict.settings_hash
 
 
+def test_guarded_words_are_not_loosened(
+    model: ModelSettings,
+    clip: Path,
+    tiny_target: Path,
+    tiny_draft: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "vidcap.models.adapter.fact_token_ids",
+        lambda tokenizer: frozenset(tokenizer.get_vocab().values()),
+    )
+    far = replace(model, pair=f"{tiny_target}+{tiny_draft}")
+    parts = {"loose_fraction": 1.0, "loose_delta": 0.0, "prune": 0.0}
+    guarded, free = (
+        describe(make(far, method_settings("lvspec", guard_words=words, **parts)), clip)
+        for words in ("on", "off")
+    )
+    assert guarded.speculation.loosened_tokens == 0 < free.speculation.loosened_tokens
+    assert guarded.settings_hash != free.settings_hash
+
+
 def test_a_record_accounts_for_the_run(model: ModelSettings, clip: Path) -> None:
     record = describe(make(model), clip)
     frames = record.video.frames_used

@@ -200,7 +200,11 @@ class VideoSession:
 
     def _request(self, prompt: str) -> Request:
         target, generation = self._loaded.pair.target, self._setup.generation
-        rules, loose = target.rules, self._setup.speculation.verify == "loose"
+        rules, speculation = target.rules, self._setup.speculation
+        strict_ids: frozenset[int] = frozenset()
+        if speculation.verify == "loose":
+            guarded = speculation.guard_words == "on"
+            strict_ids = target.strict_ids | (target.fact_ids if guarded else frozenset())
         ids = target.suffix_ids(prompt).to(target.language.kv_spec.device)
         self._check_length(self._prefix_tokens + ids.shape[1])
         return Request(
@@ -208,7 +212,7 @@ class VideoSession:
             limits=answer_limits(generation, rules),
             logits=logits_settings(generation, rules),
             sampling=sampling_settings(generation),
-            strict_ids=target.strict_ids if loose else frozenset(),
+            strict_ids=strict_ids,
             policy=self._loaded.policy,
         )
 

@@ -125,6 +125,19 @@ def test_strict_tokens_are_strict_on_either_side(drafted: int, wanted: int) -> N
     assert judge(rule, chain([0, 4]), scores_for([5, 1]), step).tokens == (4, 1)
 
 
+def test_nothing_stands_beside_the_targets_choice() -> None:
+    """A longer path may not lead away from a draft that is right."""
+    shape = TreeShape.from_paths([(0,), (1,), (0, 0)])
+    proposal = Proposal(shape.with_tokens(torch.tensor([[0, 4, 5, 6]])))
+    scores, step = scores_for([5, 7, 8, 9], [4, 6, 6, 6]), step_with([0.0] * 4)
+    paper = judge(LVSpecRule(VISUAL, fraction=1.0, guards=None), proposal, scores, step)
+    assert paper.tokens == (4, 6, 9)
+    ours = LVSpecRule(VISUAL, fraction=1.0, guards=Guards(least_prob=0.0))
+    assert judge(ours, proposal, scores, step).tokens == (5, 8)
+    other = scores_for([3, 7, 8, 9], [4, 6, 6, 6])
+    assert judge(ours, proposal, other, step).tokens == (4, 6, 9)
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(["chain", "static"]))
 def test_fraction_0_is_strict_and_fraction_1_unguarded_takes_all(seed: int, name: str) -> None:

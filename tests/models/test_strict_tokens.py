@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from vidcap.models.strict_tokens import strict_token_ids
+from vidcap.models.strict_tokens import fact_token_ids, strict_token_ids
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +21,25 @@ def strict(tokenizer: Any) -> frozenset[int]:
     return strict_token_ids(tokenizer)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["not", "No", "three", "7", "red", "left", "upwards", "small", "larger", "before", "start"],
-)
-def test_words_that_facts_hang_on_are_strict(
+@pytest.fixture(scope="module")
+def facts(tokenizer: Any) -> frozenset[int]:
+    return fact_token_ids(tokenizer)
+
+
+@pytest.mark.parametrize("text", ["not", "No", "three", "7", "Yes"])
+def test_negations_and_numbers_are_strict(
     tokenizer: Any, strict: frozenset[int], text: str
 ) -> None:
     assert strict & set(tokenizer(f" {text}").input_ids)
+
+
+@pytest.mark.parametrize("text", ["red", "left", "upwards", "small", "larger", "before", "start"])
+def test_words_that_facts_hang_on_are_apart(
+    tokenizer: Any, strict: frozenset[int], facts: frozenset[int], text: str
+) -> None:
+    ids = set(tokenizer(f" {text}").input_ids)
+    assert facts & ids
+    assert not strict & ids
 
 
 def test_case_and_the_space_before_a_word_do_not_matter(
@@ -40,8 +51,10 @@ def test_case_and_the_space_before_a_word_do_not_matter(
 
 
 @pytest.mark.parametrize("text", ["the", "there", "moves", "object", "in", ".", ","])
-def test_words_of_style_are_not(tokenizer: Any, strict: frozenset[int], text: str) -> None:
-    assert not strict & set(tokenizer(f" {text}").input_ids)
+def test_words_of_style_are_neither(
+    tokenizer: Any, strict: frozenset[int], facts: frozenset[int], text: str
+) -> None:
+    assert not (strict | facts) & set(tokenizer(f" {text}").input_ids)
 
 
 def test_special_tokens_are_strict(tokenizer: Any, strict: frozenset[int]) -> None:

@@ -15,7 +15,7 @@ from vidcap.errors import UsageError
 from vidcap.models.checkpoint import Checkpoint
 from vidcap.models.protocol import VideoInputs
 from vidcap.models.released import ReleasedLanguageModel, capture_text_inputs
-from vidcap.models.strict_tokens import strict_token_ids
+from vidcap.models.strict_tokens import fact_token_ids, strict_token_ids
 from vidcap.models.trunk import TowerNames
 from vidcap.settings import AttentionName, PositionPolicy
 
@@ -60,6 +60,11 @@ class ReleasedVideoModel:
     def strict_ids(self) -> frozenset[int]:
         """See :class:`vidcap.models.protocol.VideoModel`."""
         return strict_token_ids(self.tokenizer)
+
+    @cached_property
+    def fact_ids(self) -> frozenset[int]:
+        """See :class:`vidcap.models.protocol.VideoModel`."""
+        return fact_token_ids(self.tokenizer)
 
     @property
     def template(self) -> str:

@@ -70,6 +70,11 @@ class VideoModel(Protocol):
         ...
 
     @property
+    def fact_ids(self) -> frozenset[int]:
+        """Tokens that a fact hangs on: English words for colours, places, sizes, order in time."""
+        ...
+
+    @property
     def template(self) -> str:
         """The prompt for one video and no words, as the checkpoint's chat template writes it."""
         ...

@@ -53,9 +53,12 @@ PRUNE_PARTS: dict[str, set[str]] = {
 }
 
 LOOSE_PARTS: dict[str, set[str]] = {
-    "lvspec": {"loose_fraction", "lvspec_mode", "lvspec_top_n", "lvspec_shift", "loose_delta"},
+    "lvspec": {
+        *("loose_fraction", "loose_delta", "guard_words"),
+        *("lvspec_mode", "lvspec_top_n", "lvspec_shift"),
+    },
     "fly": {"fly_mode", "fly_theta", "fly_window"},
-    "random": {"loose_fraction", "loose_delta"},
+    "random": {"loose_fraction", "loose_delta", "guard_words"},
 }
 
 
@@ -77,6 +80,8 @@ class SpeculationSettings:
         lvspec_top_n: cosines per token that make its visual relevance (N).
         lvspec_shift: whether a token that the draft has a little later may stand.
         loose_delta: probability that the target must give a token that is not its choice.
+        guard_words: whether words that a fact hangs on must match: colours, places, sizes,
+            order in time.
         fly_mode: FLy as published, or as its authors' program does it.
         fly_theta: entropy from which the target counts as unsure.
         fly_window: drafts that must match behind a forgiven one.
@@ -115,6 +120,7 @@ class SpeculationSettings:
     lvspec_top_n: int = 10
     lvspec_shift: Literal["on", "off"] = "on"
     loose_delta: float = 0.3
+    guard_words: Literal["on", "off"] = "on"
     fly_mode: Literal["paper", "code"] = "paper"
     fly_theta: float = 0.3
     fly_window: int = 6

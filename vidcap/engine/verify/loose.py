@@ -53,6 +53,14 @@ class Reading:
             self._prob = torch.exp(own - norm)
         return self._prob
 
+    @property
+    def beside_match(self) -> Tensor:
+        """bool[b, n] nodes whose place has the target's choice among its nodes."""
+        right = (self.match & (self.tree.parents >= 0)).long()
+        return (
+            torch.zeros_like(right).scatter_add_(1, self.parents, right).gather(1, self.parents) > 0
+        )
+
 
 class LooseRule(Protocol):
     """Decides which nodes may stand although they are not the target's choice."""
@@ -63,7 +71,8 @@ class LooseRule(Protocol):
 
 
 class Guards:
-    """What is never loosened."""
+    """What is never loosened: some tokens, what the target finds improbable, and any node beside
+    one that the target chose."""
 
     def __init__(self, strict_ids: frozenset[int] = frozenset(), least_prob: float = 0.3):
         """Args:
@@ -78,7 +87,7 @@ class Guards:
     def hold(self, reading: Reading) -> Tensor:
         """bool[b, n] nodes that may not be loosened."""
         strict = self._strict_of(reading.scores)
-        held = strict[reading.tree.tokens] | strict[reading.wanted]
+        held = strict[reading.tree.tokens] | strict[reading.wanted] | reading.beside_match
         if self._least_prob > 0:
             held |= reading.prob < self._least_prob
         return held
@@ -252,28 +261,28 @@ class LooseGreedy:
         """See :class:`vidcap.engine.verify.base.Verifier`."""
         tree = proposal.tree
         reading = Reading(tree, scores, step)
-        columns = (
-            tree.tokens[0],
-            tree.parents[0],
-            reading.next[0],
-            reading.match[0],
-            self._rule.allowed(reading)[0],
-            reading.prob[0].double().clamp(min=1e-30).log(),
+        numbers = torch.stack(
+            (
+                tree.tokens[0],
+                tree.parents[0],
+                reading.next[0],
+                reading.match[0].long(),
+                self._rule.allowed(reading)[0].long(),
+            )
         )
-        # One copy to the host: a walk over some dozens of nodes is quicker there.
-        rows = torch.stack([column.double() for column in columns]).tolist()
-        return _longest(*(list(map(int, row)) for row in rows[:5]), rows[5])
+        # On the host from here: a walk over some dozens of nodes is quicker there.
+        return _longest(numbers.tolist(), reading.prob[0].clamp(min=1e-30).log().tolist())
 
 
-def _longest(
-    tokens: list[int],
-    parents: list[int],
-    following: list[int],
-    match: list[int],
-    allowed: list[int],
-    log_probs: list[float],
-) -> Accepted:
-    """The verdict of :class:`LooseGreedy`, from what is known of each node."""
+def _longest(numbers: list[list[int]], log_probs: list[float]) -> Accepted:
+    """The verdict of :class:`LooseGreedy`.
+
+    Args:
+        numbers: per node its token, its parent, the target's choice behind it, and whether it
+            matches and may stand.
+        log_probs: per node.
+    """
+    tokens, parents, following, match, allowed = numbers
     # Per node that can be reached: its depth, exact matches, log-probability; best ones last.
     reached = {0: (0, 0, 0.0)}
     for node in range(1, len(tokens)):
