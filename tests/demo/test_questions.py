@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vidcap.demo.language import QUESTION_KINDS, Question, questions, questions_of
+from vidcap.demo.language import QUESTION_KINDS, Question, practice, questions, questions_of
 from vidcap.demo.phrases import MOTION_PHRASES, NUMBERS
 from vidcap.demo.question_phrases import BASE_MOTIONS, BRIEF_REQUESTS, SHORT_MOTIONS
 from vidcap.demo.relations import meeting_s, where
@@ -247,3 +247,18 @@ def test_choices_are_balanced(asked: list[tuple[Facts, Question]]) -> None:
         ]
         assert len(first) > 60
         assert 0.4 < np.mean(first) < 0.6, kind
+
+
+def test_practice_is_of_what_is_learnt_slowly_and_mostly_brief() -> None:
+    kinds, answers, brief = Counter(), Counter(), 0
+    for seed in range(60):
+        asked = practice(sample_scene(seed, RICH_WORLD), 10, np.random.default_rng(seed))
+        assert 5 <= len(asked) <= 10
+        assert asked == practice(sample_scene(seed, RICH_WORLD), 10, np.random.default_rng(seed))
+        kinds.update(one.kind for one in asked)
+        answers.update(one.answer for one in asked)
+        brief += sum(one.text.endswith(BRIEF_REQUESTS) for one in asked)
+    assert set(kinds) == {"count", "yes/no"}
+    assert min(kinds.values()) > kinds.total() / 4
+    assert 0.7 < brief / kinds.total() < 0.9
+    assert 0.5 < answers["Yes."] / answers["No."] < 2

@@ -19,6 +19,7 @@ from vidcap.demo.batches import (
     FIRST_TRAINING_SEED,
     HELD_OUT_SEED,
     TEXT_ROWS,
+    Batch,
     Batches,
     Encoder,
     buckets,
@@ -46,6 +47,7 @@ STAGES = {
     "vision": Stage("vision", steps=3, clips=2, warmup=1, check_every=2),
     "target": Stage("target", steps=3, clips=2, warmup=1, check_every=3),
     "long": Stage("long", steps=2, clips=2, warmup=1, check_every=9, worlds=((TINY, 1.0),)),
+    "answers": Stage("answers", steps=2, clips=2, warmup=1, check_every=9, practice=4),
     "draft": Stage("draft", steps=3, clips=2, warmup=1, check_every=3),
     "match": Stage("match", steps=2, clips=2, warmup=1, check_every=3),
 }
@@ -182,6 +184,21 @@ def test_long_clips_make_small_batches(encoder: Encoder) -> None:
     assert len(drawn.scenes) == 2
     assert drawn.labels["second"].shape == (2, 640)
     assert drawn.labels["second"][0].unique().tolist() == list(range(10))
+
+
+def test_some_batches_practise_and_the_others_are_as_ever(tokenizer: Any, encoder: Encoder) -> None:
+    """A stage that practises has batches of short questions alone beside the usual ones."""
+    drawn = Batches(encoder, 0, 2, 12, worlds=((TINY, 1.0),), rows=1400, practice=12)
+    captions = [_first_answer(tokenizer, drawn[step]) for step in range(12)]
+    usual = [len(words) > 40 for words in captions]
+    assert 0 < sum(usual) < 12
+    practised = drawn[usual.index(False)]
+    assert len({int(text) for text in practised.texts[0].unique()} - {-1, 0}) > 5
+
+
+def _first_answer(tokenizer: Any, batch: Batch) -> list[str]:
+    row = batch.targets[0][(batch.texts[0] == 1) & (batch.targets[0] >= 0)]
+    return str(tokenizer.decode(row)).split()
 
 
 def test_states_tell_objects_with_a_history_apart() -> None:

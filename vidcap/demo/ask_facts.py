@@ -50,7 +50,7 @@ def _ends(thing: dict[str, Any]) -> tuple[str, ...]:
 
 def ask_count(facts: dict[str, Any], rng: np.random.Generator) -> Asked:
     """How many objects there are: all, of a shape, a size, a motion, or at one end of the clip."""
-    ways = [_count_all, _count_shape, _count_motion]
+    ways = [_count_all, count_shape, count_motion]
     if all(thing["size"] is not None for thing in facts["objects"]):
         ways.append(_count_size)
     if any(event["kind"] != "changes colour" for event in facts.get("events", ())):
@@ -65,7 +65,8 @@ def _count_all(facts: dict[str, Any], rng: np.random.Generator) -> Asked:
     return _counted(text, len(facts["objects"]), "object", "objects")
 
 
-def _count_shape(facts: dict[str, Any], rng: np.random.Generator) -> Asked:
+def count_shape(facts: dict[str, Any], rng: np.random.Generator) -> Asked:
+    """How many objects there are of one shape."""
     shapes = [thing["shape"] for thing in facts["objects"]]
     shape = draw(rng, shapes if rng.random() < _THERE_SHARE else SHAPES)
     plural = shape + ("es" if shape.endswith("s") else "s")
@@ -90,7 +91,8 @@ def _short_count(count: int) -> str:
     return sentence(phrases.NUMBERS[count] if count else "none") + "."
 
 
-def _count_motion(facts: dict[str, Any], rng: np.random.Generator) -> Asked:
+def count_motion(facts: dict[str, Any], rng: np.random.Generator) -> Asked:
+    """How many objects move in one way."""
     motion = _asked_motion(facts, rng)
     count = sum(thing["motion"] == motion for thing in facts["objects"])
     base, number = words.BASE_MOTIONS[motion], sentence(phrases.NUMBERS[count])

@@ -6,7 +6,7 @@ equally often, negated questions included.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -47,16 +47,30 @@ class _Claim:
     short_not: str
 
 
+#: Makes a claim about a scene that is true or not, as asked; None where it cannot.
+ClaimMaker = Callable[[dict[str, Any], np.random.Generator, bool], _Claim | None]
+
+
 def ask_yes_no(facts: dict[str, Any], rng: np.random.Generator) -> Asked:
     """Whether something is there, moves in some way, has a size, or has an event.
 
     A negated question is answered with the statement itself behind "Yes" where the negation holds,
     and in a few words without yes and no, which would be ambiguous.
     """
+    asked = None
+    while asked is None:
+        asked = ask_claim(draw(rng, (exists, moves_so, _moves, _sized, happens)), facts, rng)
+    return asked
+
+
+def ask_claim(
+    claim_of: ClaimMaker, facts: dict[str, Any], rng: np.random.Generator
+) -> Asked | None:
+    """Whether something of one sort is so; None where the scene has nothing of that sort."""
     true = bool(rng.random() < 0.5)
-    claim = None
-    while claim is None:
-        claim = draw(rng, (_exists, _moves_so, _moves, _sized, _happens))(facts, rng, true)
+    claim = claim_of(facts, rng, true)
+    if claim is None:
+        return None
     statement = claim.said if true else claim.said_not
     if rng.random() < _NEGATED_SHARE:
         short = claim.short if true else claim.short_not
@@ -65,8 +79,8 @@ def ask_yes_no(facts: dict[str, Any], rng: np.random.Generator) -> Asked:
     return Asked(claim.asked, f"{word}.", f"{word}, {statement}.")
 
 
-def _exists(facts: dict[str, Any], rng: np.random.Generator, true: bool) -> _Claim:
-    """About an object, or about one that differs in one respect from an object that is there."""
+def exists(facts: dict[str, Any], rng: np.random.Generator, true: bool) -> _Claim:
+    """That an object is there, or one that differs in one respect from an object that is there."""
     thing = dict(draw(rng, facts["objects"]))
     there = {name(other) for other in facts["objects"]}
     there |= {f"{other.get('becomes')} {other['shape']}" for other in facts["objects"]}
@@ -98,7 +112,8 @@ def _does(which: str, base: str, third: str) -> _Claim:
     )
 
 
-def _moves_so(facts: dict[str, Any], rng: np.random.Generator, true: bool) -> _Claim:
+def moves_so(facts: dict[str, Any], rng: np.random.Generator, true: bool) -> _Claim:
+    """That an object makes a certain motion."""
     thing = draw(rng, facts["objects"])
     motion = thing["motion"]
     if not true:
@@ -135,8 +150,10 @@ def _sized(facts: dict[str, Any], rng: np.random.Generator, true: bool) -> _Clai
     )
 
 
-def _happens(facts: dict[str, Any], rng: np.random.Generator, true: bool) -> _Claim | None:
-    """Asked only in scenes with events, so that every kind of event is as often true as not."""
+def happens(facts: dict[str, Any], rng: np.random.Generator, true: bool) -> _Claim | None:
+    """That an event happens to an object.
+
+    Asked only in scenes with events, so that every kind of event is as often true as not."""
     events = facts.get("events") or ()
     if not events:
         return None

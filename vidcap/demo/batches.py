@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vidcap.demo.degraded import clip
-from vidcap.demo.language import BRIEF_PROMPTS, DESCRIBE_PROMPTS, caption, questions
+from vidcap.demo.language import (
+    BRIEF_PROMPTS,
+    DESCRIBE_PROMPTS,
+    Question,
+    caption,
+    practice,
+    questions,
+)
 from vidcap.demo.scenes import (
     FIRST_WORLD,
     LABEL_CLASSES,
@@ -36,6 +43,8 @@ FIRST_TRAINING_SEED = 2**40
 HELD_OUT_SEED = 2**50
 #: Rows that questions get beyond the longest caption of a batch.
 QUESTION_ROWS = 176
+#: Rows of one question for practice, and the share of batches that practise where some do.
+PRACTICE_ROWS, PRACTICE_SHARE = 22, 0.65
 #: Share of clips that are also asked for one sentence.
 BRIEF_SHARE = 0.15
 #: Rows that the texts of a clip take, about.
@@ -173,6 +182,8 @@ class Batches(torch.utils.data.Dataset[Batch]):
         worlds: what may occur, and how often each of them is drawn.
         rows: about how many rows a batch may have; long clips make smaller batches.
         codec: see :func:`clip`.
+        practice: questions per clip in batches that only practise what is learnt most slowly
+            (:func:`vidcap.demo.questions.practice`), which most batches then do; 0 for none.
     """
 
     def __init__(
@@ -185,10 +196,11 @@ class Batches(torch.utils.data.Dataset[Batch]):
         worlds: Worlds = ((FIRST_WORLD, 1.0),),
         rows: int | None = None,
         codec: bool = True,
+        practice: int = 0,
     ):
         self._encoder = encoder
         self._seed, self._clips, self._steps, self._first = seed, clips, steps, first_seed
-        self._rows, self._codec = rows, codec
+        self._rows, self._codec, self._practice = rows, codec, practice
         self._buckets = [
             (part, share * weight) for world, weight in worlds for part, share in buckets(world)
         ]
@@ -203,15 +215,18 @@ class Batches(torch.utils.data.Dataset[Batch]):
         shares = np.asarray([share for _, share in self._buckets])
         chosen = int(rng.choice(len(shares), p=shares / shares.sum()))
         world = self._buckets[chosen][0]
-        seeds = self._first + rng.integers(2**39, size=self._clips_of(world))
+        practises = self._practice > 0 and rng.random() < PRACTICE_SHARE
+        practised = self._practice if practises else 0
+        seeds = self._first + rng.integers(2**39, size=self._clips_of(world, practised))
         scenes = tuple(sample_scene(int(seed), world) for seed in seeds)
-        return make_batch(scenes, self._encoder, rng, self._codec)
+        return make_batch(scenes, self._encoder, rng, self._codec, practised)
 
-    def _clips_of(self, world: World) -> int:
+    def _clips_of(self, world: World, practised: int) -> int:
         """Clips of a batch of one bucket."""
         if self._rows is None:
             return self._clips
-        length = visual_tokens(*world.lengths[0][:3]) + TEXT_ROWS
+        texts = practised * PRACTICE_ROWS or TEXT_ROWS
+        length = visual_tokens(*world.lengths[0][:3]) + texts
         return max(1, min(self._clips, self._rows // length))
 
     def __iter__(self) -> Iterator[Batch]:
@@ -219,16 +234,29 @@ class Batches(torch.utils.data.Dataset[Batch]):
 
 
 def make_batch(
-    scenes: tuple[Scene, ...], encoder: Encoder, rng: np.random.Generator, codec: bool = True
+    scenes: tuple[Scene, ...],
+    encoder: Encoder,
+    rng: np.random.Generator,
+    codec: bool = True,
+    practised: int = 0,
 ) -> Batch:
-    """A batch of scenes that share frame size and number of frame pairs; `codec` as in `clip`."""
+    """A batch of scenes that share frame size and number of frame pairs.
+
+    Args:
+        codec: as in :func:`clip`.
+        practised: questions per clip for practice, in place of all other texts; 0 for those.
+    """
     frames = np.stack([clip(scene, rng, codec) for scene in scenes])
     labels = [_labels(scene) for scene in scenes]
     grid = labels[0]["colour"].shape
-    texts = [_texts(scene, encoder, rng) for scene in scenes]
+    if practised:
+        texts = [_encoded(practice(scene, practised, rng), encoder) for scene in scenes]
+    else:
+        texts = [_texts(scene, encoder, rng) for scene in scenes]
     shared = encoder.shared(int(np.prod(grid)))
     positions, behind = shared_positions(len(encoder.opening), grid)
-    length = len(shared) + QUESTION_ROWS + max(len(q) + len(a) for (q, a), *_ in texts)
+    longest = max(len(q) + len(a) for (q, a), *_ in texts)
+    length = len(shared) + (practised * PRACTICE_ROWS or QUESTION_ROWS + longest)
     rows = [_row(row, shared, positions, behind, length) for row in texts]
     ids, places, numbers, targets = (list(column) for column in zip(*rows, strict=True))
     return Batch(
@@ -255,12 +283,17 @@ def _texts(
     scene: Scene, encoder: Encoder, rng: np.random.Generator
 ) -> list[tuple[list[int], list[int]]]:
     """Request and answer ids: the caption first, then questions in random order."""
-    pairs = [(_draw(rng, DESCRIBE_PROMPTS), caption(scene, rng))]
+    said = [Question("caption", _draw(rng, DESCRIBE_PROMPTS), caption(scene, rng))]
     if rng.random() < BRIEF_SHARE:
-        pairs.append((_draw(rng, BRIEF_PROMPTS), caption(scene, rng, brief=True)))
+        brief = caption(scene, rng, brief=True)
+        said.append(Question("caption", _draw(rng, BRIEF_PROMPTS), brief))
     asked = questions(scene, rng)
-    pairs += [(asked[k].text, asked[k].answer) for k in rng.permutation(len(asked))]
-    return [(encoder.request(question), encoder.answer(answer)) for question, answer in pairs]
+    return _encoded([*said, *(asked[k] for k in rng.permutation(len(asked)))], encoder)
+
+
+def _encoded(asked: Sequence[Question], encoder: Encoder) -> list[tuple[list[int], list[int]]]:
+    """Request and answer ids."""
+    return [(encoder.request(one.text), encoder.answer(one.answer)) for one in asked]
 
 
 def _draw(rng: np.random.Generator, options: Sequence[str]) -> str:

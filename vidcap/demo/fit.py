@@ -33,7 +33,7 @@ class Stage:
         clips: most clips per step.
         peak_lr: learning rate after warm-up; it then falls along a cosine to ``floor`` of it.
         check_every: steps between checks on held-out clips.
-        worlds, rows: see :class:`vidcap.demo.batches.Batches`.
+        worlds, rows, practice: see :class:`vidcap.demo.batches.Batches`.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Stage:
     check_every: int = 250
     worlds: Worlds = ((FIRST_WORLD, 1.0),)
     rows: int | None = None
+    practice: int = 0
 
 
 class Log:
@@ -167,6 +168,7 @@ def _loader(run: Run, stage: Stage, start: int) -> DataLoader[Batch]:
             worlds=stage.worlds,
             rows=stage.rows,
             codec=run.codec,
+            practice=stage.practice,
         ),
         batch_size=None,
         sampler=range(start, stage.steps),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from vidcap.demo.plain_language import plain_caption
-from vidcap.demo.questions import QUESTION_KINDS, Question, questions, questions_of
+from vidcap.demo.questions import QUESTION_KINDS, Question, practice, questions, questions_of
 from vidcap.demo.rich_language import brief_caption, is_rich, rich_caption
 from vidcap.demo.scenes import truth
 from vidcap.demo.wording import CHANCE, Phrasing, article, name
@@ -30,6 +30,7 @@ __all__ = [
     "caption",
     "caption_of",
     "name",
+    "practice",
     "questions",
     "questions_of",
 ]

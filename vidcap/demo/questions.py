@@ -9,23 +9,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from vidcap.demo import question_phrases as words
-from vidcap.demo.ask_facts import ask_colour, ask_count, ask_motion, ask_relation
+from vidcap.demo.ask_facts import (
+    ask_colour,
+    ask_count,
+    ask_motion,
+    ask_relation,
+    count_motion,
+    count_shape,
+)
 from vidcap.demo.ask_time import ask_order, ask_when
-from vidcap.demo.ask_truth import ask_compare, ask_yes_no
+from vidcap.demo.ask_truth import (
+    ask_claim,
+    ask_compare,
+    ask_yes_no,
+    exists,
+    happens,
+    moves_so,
+)
 from vidcap.demo.scenes import truth
 from vidcap.demo.wording import Asked, draw
 from vidcap.demo.world import Scene
 
-#: Share of questions that want an answer in a few words.
-BRIEF_SHARE = 0.4
+#: Share of questions that want an answer in a few words, and of those for practice: there few words
+#: leave little but the decision to learn.
+BRIEF_SHARE, BRIEF_PRACTICE_SHARE = 0.4, 0.8
+
+Asker = Callable[[dict[str, Any], np.random.Generator], Asked | None]
 
 #: Per kind, what asks a question of that kind; None where a scene does not allow it.
-ASKERS: dict[str, Callable[[dict[str, Any], np.random.Generator], Asked | None]] = {
+ASKERS: dict[str, Asker] = {
     "colour": ask_colour,
     "count": ask_count,
     "motion": ask_motion,
@@ -37,6 +55,15 @@ ASKERS: dict[str, Callable[[dict[str, Any], np.random.Generator], Asked | None]]
 }
 
 QUESTION_KINDS: tuple[str, ...] = tuple(ASKERS)
+
+#: What needs the most practice: to compare what is asked with what the clip shows.
+PRACTISED: tuple[tuple[str, Asker], ...] = (
+    ("count", count_shape),
+    ("count", count_motion),
+    ("yes/no", partial(ask_claim, exists)),
+    ("yes/no", partial(ask_claim, moves_so)),
+    ("yes/no", partial(ask_claim, happens)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +94,28 @@ def questions_of(facts: dict[str, Any], rng: np.random.Generator) -> list[Questi
     """As :func:`questions`, from what ``vidcap.demo.scenes.truth`` returns."""
     asked = []
     for kind, ask in ASKERS.items():
-        found = ask(facts, rng)
-        brief = rng.random() < BRIEF_SHARE
-        request = draw(rng, words.BRIEF_REQUESTS)
-        if found is not None and brief:
-            asked.append(Question(kind, f"{found.text} {request}", found.short))
-        elif found is not None:
-            asked.append(Question(kind, found.text, found.full))
+        asked += _question(kind, ask, facts, rng, BRIEF_SHARE)
     return asked
+
+
+def practice(scene: Scene, count: int, rng: np.random.Generator) -> list[Question]:
+    """At most so many questions of what is learnt most slowly, mostly to be answered briefly."""
+    facts, asked = truth(scene), []
+    for _ in range(count):
+        kind, ask = draw(rng, PRACTISED)
+        asked += _question(kind, ask, facts, rng, BRIEF_PRACTICE_SHARE)
+    return asked
+
+
+def _question(
+    kind: str, ask: Asker, facts: dict[str, Any], rng: np.random.Generator, brief_share: float
+) -> list[Question]:
+    """A question with its answer; none where the scene has nothing to ask."""
+    found = ask(facts, rng)
+    brief = rng.random() < brief_share
+    request = draw(rng, words.BRIEF_REQUESTS)
+    if found is None:
+        return []
+    if brief:
+        return [Question(kind, f"{found.text} {request}", found.short)]
+    return [Question(kind, found.text, found.full)]

@@ -21,7 +21,10 @@ SMALL_WORLD = at_most(RICH_WORLD, 130)
 _EARLY: Worlds = ((SMALL_WORLD, 0.75), (RICH_WORLD, 0.25))
 _LATE: Worlds = ((SMALL_WORLD, 0.45), (RICH_WORLD, 0.25), (LONG_WORLD, 0.3))
 
-#: In the order in which they run; ``long`` goes on with the target, ``match`` with the draft.
+_PRACTICE: Worlds = ((SMALL_WORLD, 0.55), (RICH_WORLD, 0.25), (LONG_WORLD, 0.2))
+
+#: In the order in which they run; ``long`` and ``answers`` go on with the target, ``match`` with
+#: the draft.
 STAGES: dict[str, Stage] = {
     "vision": Stage(
         "vision", steps=1000, clips=24, peak_lr=2e-3, check_every=100, worlds=_EARLY, rows=6000
@@ -30,6 +33,16 @@ STAGES: dict[str, Stage] = {
     "long": Stage(
         "long", steps=2000, clips=14, peak_lr=5e-4, check_every=200, worlds=_LATE, rows=6000
     ),
+    "answers": Stage(
+        "answers",
+        steps=2000,
+        clips=14,
+        peak_lr=5e-4,
+        check_every=200,
+        worlds=_PRACTICE,
+        rows=6000,
+        practice=24,
+    ),
     "draft": Stage(
         "draft", steps=8000, clips=14, peak_lr=2e-3, check_every=500, worlds=_LATE, rows=6000
     ),
@@ -37,7 +50,14 @@ STAGES: dict[str, Stage] = {
 }
 
 #: How a time budget for all stages is shared.
-TIME_SHARES = {"vision": 0.1, "target": 0.5, "long": 0.2, "draft": 0.1, "match": 0.1}
+TIME_SHARES = {
+    "vision": 0.1,
+    "target": 0.4,
+    "long": 0.2,
+    "answers": 0.1,
+    "draft": 0.1,
+    "match": 0.1,
+}
 
 #: How much more a word of an answer weighs than one of a caption: answers are short, and to find
 #: the one object that a question names is harder than to name them all in turn.

@@ -1,10 +1,11 @@
 """Train the demo pair: ``python -m vidcap.demo.train --out FOLDER``.
 
-Five stages (:mod:`vidcap.demo.recipe`). The vision tower learns alone what each visual token shows,
+Six stages (:mod:`vidcap.demo.recipe`). The vision tower learns alone what each visual token shows,
 through linear heads that are thrown away; captions alone would take many times longer to get there.
-Then the target learns captions and answers, on short clips first, then on long ones as well. The
-draft has the target's vision tower up to the last projection, so that one run of it serves both. It
-learns the same texts, then the target's probabilities on them as well. See
+Then the target learns captions and answers, on short clips first, then on long ones as well, then
+with more questions of the sorts that are learnt most slowly. The draft has the target's vision
+tower up to the last projection, so that one run of it serves both. It learns the same texts, then
+the target's probabilities on them as well. See
 ``vidcap/demo/README.md`` for what came out.
 """
 
@@ -62,9 +63,10 @@ CHECKED_BATCHES, CHECKED_CLIPS = 3, 12
 BEFORE = {
     "target": ("vision",),
     "long": ("target",),
-    "draft": ("long",),
-    "match": ("long", "draft"),
-    "save": ("long", "match"),
+    "answers": ("long",),
+    "draft": ("answers",),
+    "match": ("answers", "draft"),
+    "save": ("answers", "match"),
 }
 
 
@@ -96,6 +98,7 @@ class Pair:
             "vision": nn.ModuleDict({"visual": self.target.model.visual, "heads": self.heads}),
             "target": target,
             "long": target,
+            "answers": target,
             "draft": draft,
             "match": draft,
         }
@@ -263,7 +266,7 @@ def train(pair: Pair, stage: str) -> None:
             load_state(pair, before)
     if stage in ("all", "vision"):
         pair.train_vision()
-    for name in ("target", "long"):
+    for name in ("target", "long", "answers"):
         if stage in ("all", name):
             pair.train_target(name)
     for name in ("draft", "match"):
