@@ -10,8 +10,9 @@ import torch
 from transformers import Qwen2VLVideoProcessor
 from transformers.video_utils import VideoMetadata
 
-from vidcap.demo.batches import Encoder, make_batch, shared_positions
+from vidcap.demo.batches import make_batch
 from vidcap.demo.checkpoint import ModelShape, build_model, build_processor
+from vidcap.demo.encoding import Encoder, shared_positions
 from vidcap.demo.evaluate import greedy, predict
 from vidcap.demo.forward import Forward, patchify, windows
 from vidcap.demo.scenes import sample_scene

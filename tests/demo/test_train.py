@@ -21,7 +21,6 @@ from vidcap.demo.batches import (
     TEXT_ROWS,
     Batch,
     Batches,
-    Encoder,
     buckets,
     make_batch,
 )
@@ -29,6 +28,7 @@ from vidcap.demo.checkpoint import ModelShape, adopt_weights, build_model
 from vidcap.demo.clips import LAST_SEED
 from vidcap.demo.corpus import tokenizer_texts
 from vidcap.demo.degraded import clip, compression_noise
+from vidcap.demo.encoding import Encoder
 from vidcap.demo.fit import Clock, Log, Run, Stage, fit
 from vidcap.demo.losses import FACT_WEIGHT, distance, label_loss, word_weights
 from vidcap.demo.optimizer import Optimizer
@@ -262,7 +262,8 @@ def test_clips_can_be_made_without_pyav() -> None:
     code = """
 import sys
 sys.modules["av"] = None
-from vidcap.demo.batches import Batches, Encoder
+from vidcap.demo.batches import Batches
+from vidcap.demo.encoding import Encoder
 from vidcap.demo.corpus import tokenizer_texts
 from vidcap.demo.tokenizer import train_tokenizer
 encoder = Encoder(train_tokenizer(tokenizer_texts(5), 500))

@@ -225,3 +225,21 @@ def adopt_weights(model: Any, tokenizer: Any, folder: Path) -> None:
     for key in set(model.all_tied_weights_keys):
         state.pop(key, None)
     model.load_state_dict(state, strict=False)
+
+
+def adopt_tower(source: Any, to: Any, *, merger: bool) -> None:
+    """Give a model the vision tower of another, which stays as it is up to the merger.
+
+    Args:
+        merger: whether the merger starts from the other's too, where shapes agree; it learns.
+    """
+    state = source.model.visual.state_dict()
+    own = to.model.visual.state_dict()
+    same = {
+        name: value
+        for name, value in state.items()
+        if value.shape == own[name].shape and (merger or not name.startswith("merger"))
+    }
+    to.model.visual.load_state_dict({**own, **same})
+    to.model.visual.requires_grad_(False)
+    to.model.visual.merger.requires_grad_(True)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from vidcap.demo.answers import score_answer
-from vidcap.demo.batches import Batch, Encoder, shared_positions
+from vidcap.demo.batches import Batch
+from vidcap.demo.encoding import Encoder, shared_positions
 from vidcap.demo.forward import Forward
 from vidcap.demo.language import DESCRIBE_PROMPTS, QUESTION_KINDS, questions
 from vidcap.demo.scenes import truth

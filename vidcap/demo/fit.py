@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from vidcap.demo.batches import Batch, Batches, Encoder, Worlds
+from vidcap.demo.batches import Batch, Batches, Worlds
+from vidcap.demo.encoding import Encoder
 from vidcap.demo.optimizer import Optimizer
 from vidcap.demo.world import FIRST_WORLD
 

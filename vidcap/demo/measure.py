@@ -21,9 +21,9 @@ import torch
 
 from vidcap.captioner import Captioner
 from vidcap.demo.answers import score_answer
-from vidcap.demo.batches import Encoder, shared_positions
 from vidcap.demo.checkpoint import load_checkpoint
 from vidcap.demo.clips import write_dataset, write_mp4
+from vidcap.demo.encoding import Encoder, shared_positions
 from vidcap.demo.forward import MERGE, PATCH, TEMPORAL, Forward
 from vidcap.demo.questions import QUESTION_KINDS, Question, questions_of
 from vidcap.demo.scenes import Background, Scene, sample_scene, truth

@@ -23,16 +23,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vidcap.demo.batches import HELD_OUT_SEED, Batch, Batches, Encoder
+from vidcap.demo.batches import HELD_OUT_SEED, Batch, Batches
 from vidcap.demo.checkpoint import (
     DRAFT_SHAPE,
     TARGET_SHAPE,
     ModelShape,
+    adopt_tower,
     adopt_weights,
     build_model,
     save_checkpoint,
 )
 from vidcap.demo.corpus import load_tokenizer
+from vidcap.demo.encoding import Encoder
 from vidcap.demo.evaluate import agreement, fact_score, question_score
 from vidcap.demo.fit import Log, Run, Stage, fit
 from vidcap.demo.forward import Forward
@@ -228,24 +230,6 @@ def facts(forward: Forward, checked: list[Batch], run: Run) -> str:
         for kind, (right, count) in question_score(forward, checked, run.encoder).items()
     )
     return f"facts {score.accuracy:.3f} ({kinds}); answers ({answers}); '{texts[0]}'; "
-
-
-def adopt_tower(source: Any, to: Any, *, merger: bool) -> None:
-    """Give a model the vision tower of another, which stays as it is up to the merger.
-
-    Args:
-        merger: whether the merger starts from the other's too, where shapes agree; it learns.
-    """
-    state = source.model.visual.state_dict()
-    own = to.model.visual.state_dict()
-    same = {
-        name: value
-        for name, value in state.items()
-        if value.shape == own[name].shape and (merger or not name.startswith("merger"))
-    }
-    to.model.visual.load_state_dict({**own, **same})
-    to.model.visual.requires_grad_(False)
-    to.model.visual.merger.requires_grad_(True)
 
 
 def load_state(pair: Pair, stage: str) -> None:
