@@ -18,6 +18,7 @@ from vidcap.errors import UsageError, VidcapError
 from vidcap.footage import Footage
 from vidcap.models.geometry import Geometry, read_geometry
 from vidcap.models.pair import find_pair
+from vidcap.models.parallel import check_parallel
 from vidcap.output.record import ErrorPart, Kind, ModelPart, Record
 from vidcap.output.source import read_source
 from vidcap.record_parts import Stopwatch
@@ -63,6 +64,7 @@ class Captioner:
             ModelError: a model is missing or its family is unknown.
             UsageError: the settings contradict each other.
         """
+        check_parallel(model)
         folders = find_pair(model, needs_draft=speculation.needs_draft)
         self._setup = Setup(folders, model, video, generation, speculation)
         self.geometry: Geometry = read_geometry(folders.target)
@@ -268,6 +270,8 @@ class Captioner:
         import torch
 
         total, on_cpu = available_threads(self.model.threads), pair.device == "cpu"
+        if on_cpu:
+            total = max(1, total // self.model.tensor_parallel)
         shares = share_threads(total, ahead=self._ahead, on_cpu=on_cpu)
         torch.set_num_threads(shares.models)
         self._ahead_threads = shares.decoder

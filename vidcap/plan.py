@@ -18,6 +18,7 @@ from vidcap.models.pair import (
     model_facts,
     models_of,
 )
+from vidcap.models.parallel import check_divisible, check_parallel, devices_of
 from vidcap.models.placement import Placement, has_room, place
 from vidcap.models.work import Load, ModelMemory
 from vidcap.settings import ModelSettings, SpeculationSettings, VideoSettings
@@ -94,15 +95,15 @@ class Planner:
         self.target = target.removeprefix(BUILTIN)
         self.draft = draft.removeprefix(BUILTIN) if draft else None
         self._model = model
-        self._devices = find_devices(model.device)
+        check_parallel(model)
+        self._devices = devices_of(model, find_devices)
         self._own = find_devices(model.draft_device)[0] if model.draft_device else None
         self._form = form_of(model, self._devices[0])
         self.dtype = self._form.dtype
         self._target = model_facts(target, model.revision)
         self._draft = model_facts(draft, model.revision) if draft else None
-        placement = self._place(None)
-        names = placement.devices if placement else [self._devices[0].name]
-        self.device = joined([device for device in self._devices if device.name in names])
+        check_divisible(self._target, model.tensor_parallel, self.target)
+        self.device = self._place_as_one()
         self.draft_device = self._own or self._devices[0]
 
     def plan(self, path: str | os.PathLike[str]) -> VideoPlan:
@@ -148,9 +149,17 @@ class Planner:
             ),
         )
 
+    def _place_as_one(self) -> Device:
+        """Where the target would go, several devices as one."""
+        if self._model.tensor_parallel > 1:
+            return joined(self._devices)
+        placement = self._place(None)
+        names = placement.devices if placement else [self._devices[0].name]
+        return joined([device for device in self._devices if device.name in names])
+
     def _place(self, load: Load | None) -> Placement | None:
-        """Where the target would go; None for no room, or for the only device that there is."""
-        if len(self._devices) == 1:
+        """Where the target would go; None for no room, or where there is nothing to decide."""
+        if len(self._devices) == 1 or self._model.tensor_parallel > 1:
             return None
         return place(
             self._model,

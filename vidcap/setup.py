@@ -90,4 +90,5 @@ class Setup:
             attention=pair.attention if pair else None,
             positions=self.model.positions,
             shared_tower=self.shares_tower(pair) if pair and drafts else None,
+            tensor_parallel=self.model.tensor_parallel,
         )

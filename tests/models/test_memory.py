@@ -60,7 +60,12 @@ def estimated(
 @pytest.mark.system
 @pytest.mark.parametrize(
     ("family", "drafts", "count", "dtype"),
-    [("qwen2_5_vl", True, 8, "float32"), ("llava_onevision", False, 24, "bfloat16")],
+    [
+        ("qwen2_vl", False, 4, "float32"),
+        ("qwen2_5_vl", True, 8, "float32"),
+        ("qwen3_vl", False, 8, "bfloat16"),
+        ("llava_onevision", False, 24, "bfloat16"),
+    ],
 )
 def test_a_run_takes_what_was_estimated(
     tmp_path: Path, family: str, drafts: bool, count: int, dtype: str

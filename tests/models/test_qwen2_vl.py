@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -68,43 +67,6 @@ def test_a_draft_of_another_family_will_do_where_all_tokens_agree(
     run.inputs = other.prepare(frames_for(other, 6), 2.0)
     for name in ("sd-tree", "specvlm"):
         assert run.ask("What moves?", method_settings(name))[0] == run.transformers("What moves?")
-
-
-def hub_layout(folder: Path, target: Path) -> Path:
-    """The checkpoint as the hub has it: text settings at the top, one processor file, old keys."""
-    shutil.copytree(folder, target)
-    config = json.loads((target / "config.json").read_text())
-    text = config.pop("text_config")
-    section = text.pop("rope_parameters")
-    for name in ("model_type", "layer_types", "dtype"):
-        text.pop(name, None)
-    text["rope_theta"] = section["rope_theta"]
-    text["rope_scaling"] = {"type": "mrope", "mrope_section": section["mrope_section"]}
-    config["vision_config"]["model_type"] = config["model_type"]
-    (target / "config.json").write_text(json.dumps(text | config))
-    nested = json.loads((target / "processor_config.json").read_text())["image_processor"]
-    nested |= {"processor_class": "Qwen2VLProcessor", "min_pixels": 3136, "max_pixels": 200_704}
-    nested.pop("size", None)
-    (target / "processor_config.json").unlink()
-    (target / "preprocessor_config.json").write_text(json.dumps(nested))
-    template = (target / "chat_template.jinja").read_text()
-    (target / "chat_template.jinja").unlink()
-    (target / "chat_template.json").write_text(json.dumps({"chat_template": template}))
-    return target
-
-
-@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl"])
-def test_the_flat_files_of_the_hub_load_as_well(tmp_path: Path, family: str) -> None:
-    folder = write_family(tmp_path / "new", family)
-    old = hub_layout(folder, tmp_path / "old")
-    cpu = torch.device("cpu")
-    ours, theirs = (load_model(path, cpu, torch.float32) for path in (folder, old))
-    rgb = frames_for(ours, 4)
-    prefixes = [model.encode(model.prepare(rgb, 2.0), "reference") for model in (ours, theirs)]
-    assert torch.equal(prefixes[0].embeds, prefixes[1].embeds)
-    assert torch.equal(prefixes[0].position_ids, prefixes[1].position_ids)
-    assert theirs.checkpoint.geometry.max_pixels == 200_704
-    assert theirs.template == ours.template
 
 
 def test_generation_settings_count_in_every_arm_or_in_none(

@@ -21,6 +21,7 @@ from tests.models.family_checks import frames_for
 from vidcap.errors import ModelError, UsageError
 from vidcap.models import stored
 from vidcap.models.facts import read_facts
+from vidcap.models.lean import has_lean_form
 from vidcap.models.loading import LoadedPair, load_pair_folders
 from vidcap.models.memory import pair_memory
 from vidcap.models.pair import find_pair
@@ -84,6 +85,7 @@ def test_lossless_methods_equal_generate_on_the_same_weights(
     assert pair.dtype == f"float32, {words} weights"
     projection = pair.target.model.model.language_model.layers[0].mlp.up_proj
     assert type(projection.weight) is not torch.nn.Parameter
+    assert not has_lean_form(pair.target.model.model.language_model)
     inputs = pair.target.prepare(frames_for(pair.target, 5), 2.0)
     run = Run(pair.target, pair.draft, inputs, max_tokens=12)
     expected = run.transformers("What moves?")
@@ -115,10 +117,7 @@ def test_layers_that_the_kernel_cannot_take_are_named_at_load(full: Path, tmp_pa
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"quant_method": "gptq", "bits": 4}, "by gptq: its kernels"),
-        ({"quant_method": "awq"}, "by awq: its kernels"),
-        ({"quant_method": "fp8"}, "by fp8: its kernels run on GPUs"),
-        ({"quant_method": "compressed-tensors"}, "the package compressed-tensors"),
+        ({"quant_method": "mxfp4"}, "by mxfp4: its kernels run on GPUs"),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "no method could be lossless"),
         ({"quant_method": "hqq"}, "by hqq: it was never tried"),
         ({"bits": 4}, "by an unknown method"),
@@ -133,7 +132,7 @@ def test_other_methods_are_refused_before_weights_are_loaded(
     change_json(folder, "config.json", quantization_config=config)
     with pytest.raises(ModelError, match=words) as caught:
         load(folder, full)
-    assert "torchao and bitsandbytes in 4 bits" in (caught.value.hint or "")
+    assert "4 bits, AWQ, GPTQ, FP8 and compressed-tensors" in (caught.value.hint or "")
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from vidcap.bench.arms import (
     ASSISTED,
     DEFAULT_ARMS,
+    GENERATES,
     LOOKUP,
     PLAIN,
     TRANSFORMERS,
@@ -183,6 +184,12 @@ class BenchOptions:
             raise UsageError("--check-exact compares with plain", hint=f"add --arm {PLAIN}")
         if self.check_exact and self.generation.temperature > 0:
             raise UsageError("--check-exact needs greedy texts, --temperature draws samples")
+        generating = [arm.name for arm in arms if arm.name in GENERATES]
+        if self.pair.cut.tensor_parallel > 1 and generating:
+            raise UsageError(
+                f"--tensor-parallel is vidcap's own, arm '{generating[0]}' runs without it",
+                hint=f"name the arms: --arm {PLAIN} --arm sd-tree",
+            )
         if self.seed + self.count - 1 > _LAST_SEED:
             raise UsageError(f"--seed plus --count goes beyond {_LAST_SEED}")
         if self.html is not None:

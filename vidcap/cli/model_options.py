@@ -34,6 +34,22 @@ class HubOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class CutOptions:
+    """Over how many processes the target's layers are cut."""
+
+    tensor_parallel: Annotated[
+        int,
+        _model(
+            "--tensor-parallel",
+            min=1,
+            metavar="N",
+            help="Cut every layer of the target over N GPUs that compute at the same time (on a "
+            "CPU: over N processes that share the threads). N has to divide its heads.",
+        ),
+    ] = _MODEL.tensor_parallel
+
+
+@dataclass(frozen=True, slots=True)
 class PairOptions:
     """Which target and draft model."""
 
@@ -61,6 +77,7 @@ class PairOptions:
         bool,
         _model("--no-draft", help="Load the target alone and decode plainly."),
     ] = not _MODEL.use_draft
+    cut: CutOptions = CutOptions()
     hub: HubOptions = HubOptions()
 
 
@@ -158,4 +175,5 @@ def model_settings(pair: PairOptions, compute: ComputeOptions) -> ModelSettings:
         positions=compute.positions,
         offline=pair.hub.offline,
         threads=compute.threads,
+        tensor_parallel=pair.cut.tensor_parallel,
     )

@@ -127,6 +127,8 @@ def figures(record: Record) -> Iterator[str]:
         model = record.model
         yield f"method: {speculation.method}   device: {model.device}   dtype: {model.dtype}"
         yield f"attention: {model.attention}"
+        if model.tensor_parallel > 1:
+            yield f"tensor parallel: {model.tensor_parallel} processes share the target's layers"
         if model.shared_tower:
             yield "vision tower: the target's, shared by the draft"
 

@@ -56,6 +56,8 @@ def check_spread(address: str, model: ModelSettings, inputs: Sequence[str]) -> N
         raise UsageError(f"--ray takes auto, local or HOST:PORT, not '{address}'")
     if "-" in inputs:
         raise UsageError("'-' and --ray contradict each other: workers read files")
+    if model.tensor_parallel > 1:
+        raise UsageError("--ray gives each worker one device, --tensor-parallel needs several")
     for device in (model.device, model.draft_device or "auto"):
         if device not in ("auto", "cpu", "cuda"):
             raise UsageError(f"--ray gives each worker a device of its own, not '{device}'")

@@ -23,6 +23,7 @@ from vidcap.engine.kernels import attend, merge, takes_flash
 from vidcap.engine.kv import KVCache
 from vidcap.engine.parts import count_parts, merge_parts, stacked
 from vidcap.engine.probe import Probe
+from vidcap.engine.shards import Shards
 
 #: Name under which the function is registered. It must contain neither "flash" nor "sdpa" nor "/":
 #: transformers attaches meanings to those.
@@ -215,7 +216,8 @@ def _with_prefix(
     if step.probe is not None:
         if parts > 1:
             prefix_lse = torch.logsumexp(prefix_lse, dim=0)
-        _tell(step.probe, query, key, scale, prefix_lse, lse, layer == kv.spec.layers - 1)
+        last = layer == kv.spec.layers - 1
+        _tell(step.probe, query, key, scale, prefix_lse, lse, last, kv.spec.shards)
     return joined
 
 
@@ -227,13 +229,14 @@ def _tell(
     prefix_lse: Tensor,
     lse: Tensor,
     last: bool,
+    shards: Shards | None,
 ) -> None:
     """Give a probe what it needs of a layer's attention."""
     both = torch.logaddexp(prefix_lse, lse)
     if probe.needs.visual_attention:
-        probe.add_attention(query, key, scale, both)
+        probe.add_attention(query, key, scale, both, shards)
     if probe.needs.visual_mass and last:
-        probe.add_mass(query, key, scale, prefix_lse, both)
+        probe.add_mass(query, key, scale, prefix_lse, both, shards)
 
 
 def _without_step(

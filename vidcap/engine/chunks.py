@@ -41,7 +41,7 @@ def prefill_chunks(
     """
     spec, batch = model.kv_spec, prefix.ids.shape[0]
     kv, piece = KVCache(spec, batch, tail_rows=1), KVCache(spec, batch, rows)
-    kv.prefix = [_buffers(piece.tail(layer), prefix.length) for layer in range(spec.layers)]
+    kv.reserve_prefix(prefix.length)
     parts: list[Probe] = []
     for begin in range(0, prefix.length, rows):
         end = min(begin + rows, prefix.length)
@@ -50,7 +50,7 @@ def prefill_chunks(
         if probe is not None:
             parts.append(Probe(probe.needs, columns))
         if begin:  # attention over no keys at all is nothing that a kernel can do
-            piece.prefix = [(key[:, :, :begin], value[:, :, :begin]) for key, value in kv.prefix]
+            piece.see_prefix(kv, begin)
         step = AttentionStep(
             piece,
             first=0,
@@ -63,7 +63,7 @@ def prefill_chunks(
             keys_only=probe is None or not probe.needs.visual_output,
         )
         _run(model, prefix, slice(begin, end), step)
-        _keep_rows(kv, piece, begin, end)
+        kv.take_piece(piece, begin, end)
     if probe is not None:
         _join(probe, parts)
     return kv
@@ -74,20 +74,6 @@ def _run(model: LanguageModel, prefix: EncodedPrefix, rows: slice, step: Attenti
     probe = step.probe
     if probe is not None and probe.needs.visual_output:
         probe.visual_output = hidden.index_select(1, probe.columns)
-
-
-def _buffers(tail: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Room for a layer's keys and values, where its tail lies."""
-    _, batch, heads, _, dim = tail.shape
-    return tail.new_empty(batch, heads, length, dim), tail.new_empty(batch, heads, length, dim)
-
-
-def _keep_rows(kv: KVCache, piece: KVCache, begin: int, end: int) -> None:
-    """Move the rows of a piece to where the next ones look for them."""
-    for layer, (key, value) in enumerate(kv.prefix):
-        tail = piece.tail(layer)
-        key[:, :, begin:end] = tail[0][:, :, : end - begin]
-        value[:, :, begin:end] = tail[1][:, :, : end - begin]
 
 
 def _causal(count: int, spec: KVSpec, batch: int) -> Tensor | None:

@@ -8,15 +8,20 @@ back means leaving the length as it is; committing a tree path gathers its rows 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import groupby
+from typing import Any, Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
 
 from vidcap.engine.parts import Parts, count_lead, cut
+from vidcap.engine.shards import Shards
 from vidcap.settings import AttentionName
+
+Arguments = ParamSpec("Arguments")
 
 #: The tail has a multiple of this many rows.
 _ALIGNMENT = 64
@@ -35,6 +40,7 @@ class KVSpec:
         attention: see :class:`vidcap.settings.ModelSettings`.
         layer_devices: where every layer runs and has its keys and values, empty where all of them
             do on `device`.
+        shards: the ranks that share the heads, `kv_heads` for each; None where one has them all.
     """
 
     layers: int
@@ -45,6 +51,7 @@ class KVSpec:
     device: torch.device
     attention: AttentionName = "auto"
     layer_devices: tuple[torch.device, ...] = ()
+    shards: Shards | None = None
 
     @property
     def devices(self) -> tuple[torch.device, ...]:
@@ -56,6 +63,19 @@ class KVSpec:
         """Consecutive layers on one device, and how many they are."""
         places = self.layer_devices or (self.device,) * self.layers
         return [(device, len(list(group))) for device, group in groupby(places)]
+
+
+def _noted(
+    change: Callable[Concatenate[KVCache, Arguments], None],
+) -> Callable[Concatenate[KVCache, Arguments], None]:
+    """A change outside the passes of the model, which every rank has to make."""
+
+    @wraps(change)
+    def noted(cache: KVCache, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        cache._note(change.__name__, *args)
+        change(cache, *args, **kwargs)
+
+    return noted
 
 
 class KVCache:
@@ -93,6 +113,7 @@ class KVCache:
         self._layers = [layer for tail in self.tails for layer in tail]
         self._parts: dict[tuple[int, int, int], tuple[Tensor, Parts]] = {}
         self.length = 0
+        self._note("new", batch, tail_rows, lead)
 
     @property
     def prefix_length(self) -> int:
@@ -143,16 +164,21 @@ class KVCache:
         """The same with keys and values as one tensor [2, b, kv_heads, q, d]."""
         self._layers[layer].narrow(3, first, pair.shape[3]).copy_(pair)
 
+    @_noted
     def append_committed(self, rows: int) -> None:
         """Commit the next `rows` rows, which have just been written in order.
 
         Raises:
             ValueError: the tail has no room for them.
         """
+        self._extend(rows)
+
+    def _extend(self, rows: int) -> None:
         if self.length + rows > self.capacity:
             raise ValueError(f"tail of {self.capacity} rows is full")
         self.length += rows
 
+    @_noted
     def rewind(self, length: int) -> None:
         """Forget the committed rows behind the first `length`.
 
@@ -163,6 +189,7 @@ class KVCache:
             raise ValueError(f"{length} of {self.length} committed rows")
         self.length = length
 
+    @_noted
     def commit(self, rows: Sequence[int]) -> None:
         """Keep the uncommitted rows `rows` (ascending offsets behind `length`), drop the rest."""
         start, count = self.length, len(rows)
@@ -170,13 +197,14 @@ class KVCache:
             for tail in self.tails:
                 index = torch.tensor(rows, device=tail.device) + start
                 tail[..., start : start + count, :] = tail.index_select(4, index)
-        self.append_committed(count)
+        self._extend(count)
 
+    @_noted
     def copy_committed(self, other: KVCache) -> None:
         """Begin the tail with the committed rows of another cache of the same model."""
         for ours, theirs in zip(self.tails, other.tails, strict=True):
             ours[..., : other.length, :] = theirs[..., : other.length, :]
-        self.append_committed(other.length)
+        self._extend(other.length)
 
     def fork(self, tail_rows: int) -> KVCache:
         """A cache that shares this one's prefix and starts with an empty tail of its own."""
@@ -184,9 +212,50 @@ class KVCache:
         if spec.attention != "sdpa" and all(device.type == "cpu" for device in spec.devices):
             lead = count_lead(self.prefix_length)
         other = KVCache(spec, self.tails[0].shape[2], tail_rows, lead)
-        other.prefix = self.prefix
-        if lead:
-            for led, pair in zip(other._led, self.prefix, strict=True):
-                for rows, prefix in zip(led, pair, strict=True):
-                    rows[:, :, :lead] = prefix[:, :, -lead:]
+        other.share_prefix(self)
         return other
+
+    @_noted
+    def share_prefix(self, other: KVCache) -> None:
+        """Have the prefix of another cache, and its last rows in front of the tail as well."""
+        self.prefix = other.prefix
+        if self.lead:
+            for led, pair in zip(self._led, self.prefix, strict=True):
+                for rows, prefix in zip(led, pair, strict=True):
+                    rows[:, :, : self.lead] = prefix[:, :, -self.lead :]
+
+    @_noted
+    def gather_prefix(self, other: KVCache, columns: Tensor) -> None:
+        """Have copies of the rows `columns` (Long[n]) of another cache's prefix."""
+        places = {device: columns.to(device) for device in self.spec.devices}
+        self.prefix = [
+            (key.index_select(2, places[key.device]), value.index_select(2, places[key.device]))
+            for key, value in other.prefix
+        ]
+
+    @_noted
+    def reserve_prefix(self, rows: int) -> None:
+        """Make room for a prefix that comes in pieces, see :meth:`take_piece`."""
+        self.prefix = [_room(tail, rows) for tail in self._layers]
+
+    @_noted
+    def see_prefix(self, other: KVCache, rows: int) -> None:
+        """Have the first `rows` rows of another cache's prefix, as views."""
+        self.prefix = [(key[:, :, :rows], value[:, :, :rows]) for key, value in other.prefix]
+
+    @_noted
+    def take_piece(self, piece: KVCache, begin: int, end: int) -> None:
+        """Take the first tail rows of another cache as the rows from `begin` on of the prefix."""
+        for tail, pair in zip(piece._layers, self.prefix, strict=True):
+            for rows, prefix in zip(tail, pair, strict=True):
+                prefix[:, :, begin:end] = rows[:, :, : end - begin]
+
+    def _note(self, change: str, *arguments: Any) -> None:
+        if self.spec.shards is not None:
+            self.spec.shards.note(self, change, arguments)
+
+
+def _room(tail: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """Room for `rows` keys and values of a layer, where its tail lies."""
+    _, batch, heads, _, dim = tail.shape
+    return tail.new_empty(batch, heads, rows, dim), tail.new_empty(batch, heads, rows, dim)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from vidcap.engine.shards import Shards
+
 
 @dataclass(frozen=True, slots=True)
 class Needs:
@@ -76,7 +78,14 @@ class Probe:
         """Whether the inputs of all wanted layers were collected."""
         return self.needs.layer_inputs | self.needs.visual_inputs <= self.layer_inputs.keys()
 
-    def add_attention(self, query: Tensor, key: Tensor, scale: float, lse: Tensor) -> None:
+    def add_attention(
+        self,
+        query: Tensor,
+        key: Tensor,
+        scale: float,
+        lse: Tensor,
+        shards: Shards | None = None,
+    ) -> None:
         """Add one layer's weights from query rows to visual tokens.
 
         The weights are recomputed for these rows and columns alone, normalised by the log-sum-exp
@@ -86,6 +95,7 @@ class Probe:
             query: [b, kv_heads, rows, d] with the grouped heads stacked as rows.
             key: [b, kv_heads, P, d] the prefix.
             lse: [b, kv_heads, rows] over all keys, tail included.
+            shards: the ranks that have the other heads.
         """
         batch, kv_heads, rows, _ = query.shape
         columns = self.columns.to(query.device)
@@ -94,12 +104,20 @@ class Probe:
             scores = torch.matmul(query[:, head] * scale, key[:, head].transpose(-1, -2)).float()
             weights = torch.exp(scores - lse[:, head, :, None]).sum(1)
             total += weights.index_select(1, columns)
+        if shards is not None:
+            total = shards.sum(total)
         total = total.to(self.columns.device)
         self.attention = total if self.attention is None else self.attention + total
-        self.heads_seen += kv_heads * rows
+        self.heads_seen += kv_heads * rows * (shards.count if shards is not None else 1)
 
     def add_mass(
-        self, query: Tensor, key: Tensor, scale: float, prefix_lse: Tensor, lse: Tensor
+        self,
+        query: Tensor,
+        key: Tensor,
+        scale: float,
+        prefix_lse: Tensor,
+        lse: Tensor,
+        shards: Shards | None = None,
     ) -> None:
         """Take the visual mass of the last layer from its log-sum-exps.
 
@@ -109,13 +127,17 @@ class Probe:
             query: [b, kv_heads, group * n, d] with the grouped heads stacked as rows.
             key: [b, kv_heads, P, d] the prefix.
             prefix_lse, lse: [b, kv_heads, group * n] over the prefix and over all keys.
+            shards: the ranks that have the other heads; what is kept is the mean over the ranks.
         """
         mass = torch.exp(prefix_lse - lse)
         if self.text_columns is not None and len(self.text_columns):
             words = key.index_select(2, self.text_columns.to(key.device)).transpose(-1, -2)
             scores = torch.matmul(query * scale, words).float()
             mass = mass - torch.exp(torch.logsumexp(scores, dim=-1) - lse)
-        self.mass = mass.clamp(min=0).to(self.columns.device)
+        mass = mass.clamp(min=0)
+        if shards is not None:
+            mass = shards.sum(mass) / shards.count
+        self.mass = mass.to(self.columns.device)
 
     def mean_mass(self, rows: int) -> Tensor:
         """[b, rows] share of each row's last-layer attention on visual tokens, mean over heads.

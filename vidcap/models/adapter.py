@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vidcap.engine.model import EncodedPrefix
+from vidcap.engine.model import EncodedPrefix, LanguageModel
 from vidcap.engine.positions import reference_positions
+from vidcap.engine.shards import Shards
 from vidcap.errors import UsageError
 from vidcap.models.checkpoint import Checkpoint
 from vidcap.models.protocol import VideoInputs
@@ -41,11 +42,18 @@ class ReleasedVideoModel:
     #: Parts of the vision tower, None where a draft cannot take over the target's.
     tower_names: ClassVar[TowerNames | None] = None
 
-    def __init__(self, checkpoint: Checkpoint, model: Any, attention: AttentionName = "auto"):
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        model: Any,
+        attention: AttentionName = "auto",
+        shards: Shards | None = None,
+    ):
         """Args:
         checkpoint: everything but the weights.
         model: as loaded from it; its generation settings are replaced by the neutral ones.
         attention: see :class:`vidcap.settings.ModelSettings`.
+        shards: the ranks that share its layers, None where it is whole.
         """
         self.checkpoint = checkpoint
         self.model = model
@@ -53,7 +61,7 @@ class ReleasedVideoModel:
         self.tokenizer = checkpoint.tokenizer
         self.rules = checkpoint.rules
         model.generation_config = checkpoint.neutral_generation()
-        self.language = self._language(model, attention)
+        self.language: LanguageModel = self._language(model, attention, shards)
         self._control_tokens = sorted(self.tokenizer.get_added_vocab(), key=len, reverse=True)
 
     @cached_property
@@ -149,8 +157,10 @@ class ReleasedVideoModel:
         video_id: int = self.model.config.video_token_id
         return video_id
 
-    def _language(self, model: Any, attention: AttentionName) -> ReleasedLanguageModel:
-        return ReleasedLanguageModel(model, attention=attention)
+    def _language(
+        self, model: Any, attention: AttentionName, shards: Shards | None
+    ) -> ReleasedLanguageModel:
+        return ReleasedLanguageModel(model, attention=attention, shards=shards)
 
     def _visual(self, ids: Tensor) -> Tensor:
         """bool[b, n] True where a token shows a part of the video."""

@@ -17,7 +17,8 @@ from vidcap.models.geometry.base import Geometry
 from vidcap.models.geometry.files import read_model_config
 from vidcap.models.protocol import TokenRules
 from vidcap.models.stored import check_stored, stored_quantization
-from vidcap.models.weights import check_layers
+from vidcap.models.unpacked import ask_to_unpack, check_scales
+from vidcap.models.weights import check_layers, stored_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,10 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     geometry = read_geometry(folder)
     check_layers(folder, declared)
     check_stored(declared, str(folder))
+    check_scales(declared, stored_tensors(folder), str(folder))
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        ask_to_unpack(config)
         processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
         generation = _generation(folder, config)
     except Exception as error:

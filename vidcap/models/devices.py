@@ -11,6 +11,7 @@ from vidcap.errors import ModelError, UsageError
 from vidcap.models.facts import read_facts
 from vidcap.models.machine import Device, find_devices
 from vidcap.models.pair import PairFolders
+from vidcap.models.parallel import check_divisible, check_parallel, devices_of
 from vidcap.models.placement import Placement, place, usable
 from vidcap.models.released import native_bf16
 from vidcap.settings import ModelSettings
@@ -21,8 +22,10 @@ def target_placement(folders: PairFolders, settings: ModelSettings) -> Placement
 
     Raises:
         ModelError: no such device, or no room for the target on several ones.
-        UsageError: a device name torch does not know.
+        UsageError: a device name torch does not know, or settings that contradict each other.
     """
+    if settings.tensor_parallel > 1:
+        return _ranks_placement(folders, settings)
     if settings.device != "auto" and "," not in settings.device:
         return Placement(str(torch_device(settings.device)))
     devices = find_devices(settings.device)
@@ -56,6 +59,24 @@ def target_placement(folders: PairFolders, settings: ModelSettings) -> Placement
             hint="take a smaller pair or more GPUs",
         )
     return found
+
+
+def _ranks_placement(folders: PairFolders, settings: ModelSettings) -> Placement:
+    """Where the ranks of a target lie; whether there is room for them shows when they load."""
+    check_parallel(settings)
+    names = [device.name for device in devices_of(settings)]
+    count = settings.tensor_parallel
+    check_divisible(read_facts(folders.target), count, folders.target_name)
+    if names[0] != "cpu":
+        torch_device(names[0])
+    elif torch.cuda.is_available():
+        # transformers puts ranks on GPUs where there are any.
+        raise UsageError(
+            "--tensor-parallel on the CPU needs GPUs to be out of sight",
+            hint="set CUDA_VISIBLE_DEVICES to nothing",
+        )
+    ranks = tuple(names) if len(names) == count else (names[0],) * count
+    return Placement(names[0], ranks=ranks)
 
 
 def free_bytes(device: Device) -> int:

@@ -19,7 +19,8 @@ from vidcap.models.geometry import Geometry, make_geometry, read_geometry
 from vidcap.models.geometry.files import read_json, read_model_config
 from vidcap.models.stored import stored_quantization
 from vidcap.models.tower import TowerFacts, tower_facts
-from vidcap.models.weights import read_header, weight_files
+from vidcap.models.unpacked import count_parameters, unpacks
+from vidcap.models.weights import stored_tensors, weight_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class ModelFacts:
 
     Attributes:
         family: the ``model_type``.
-        parameters: numbers in the safetensors files.
+        parameters: numbers in the safetensors files, after unpacking where they are unpacked.
         weight_bytes: size of these files.
         layers, kv_heads, head_dim: of the text model; they give the size of keys and values.
         heads: of queries.
@@ -58,6 +59,11 @@ class ModelFacts:
     quantization: str | None = None
 
     @property
+    def stays_packed(self) -> bool:
+        """Whether its weights are in memory as they are in the files."""
+        return self.quantization is not None and not unpacks(self.quantization)
+
+    @property
     def layer_parameters(self) -> int:
         """Numbers in the matrices of the text model's layers."""
         attention = 2 * (self.heads + self.kv_heads) * self.head_dim * self.hidden
@@ -81,7 +87,7 @@ def read_facts(folder: Path) -> ModelFacts:
         config,
         str(folder),
         read_geometry(folder),
-        parameters=sum(tensor.count for file in files for tensor in read_header(file).values()),
+        parameters=count_parameters(config, stored_tensors(folder)),
         weight_bytes=sum(file.stat().st_size for file in files),
         stop_tokens=_stop_tokens(folder, config),
     )

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vidcap.engine.attention import AttentionStep, attend_tail
+from vidcap.engine.shards import Shards
 from vidcap.models.norms import Norm, fast_norm
 from vidcap.models.packed import PackedLinear, Projection, linear_maker
 from vidcap.models.rotation import Rotation
@@ -70,21 +71,22 @@ class _Layer:
 class LeanDecoder:
     """Runs tail rows through the layers of a text model of Qwen2's or Qwen3's form."""
 
-    def __init__(self, text: Any):
+    def __init__(self, text: Any, shards: Shards | None = None):
         """Fuses projections that are not packed in place: the released modules get views of them.
 
         Args:
             text: a released text model for which :func:`has_lean_form` holds.
+            shards: the ranks that share its layers; it then has the parts of this one.
         """
-        config = text.config
-        self._heads: int = config.num_attention_heads
-        self._kv_heads: int = config.num_key_value_heads
+        config, count = text.config, shards.count if shards is not None else 1
+        self._heads: int = config.num_attention_heads // count
+        self._kv_heads: int = config.num_key_value_heads // count
         self._rotation = Rotation(text.rotary_emb)
         self._norm = fast_norm(text.norm)
         make = linear_maker([weight for weight in text.layers.parameters() if weight.dim() > 1])
-        self._layers = [_fuse(layer, make) for layer in text.layers]
+        self._layers = [_fuse(layer, make, shards) for layer in text.layers]
         # Qwen3 sets the width of a head apart from that of the model.
-        self._head_dim: int = text.layers[0].self_attn.q_proj.out_features // self._heads
+        self._head_dim: int = len(text.layers[0].self_attn.q_proj.weight) // self._heads
         self._scale = self._head_dim**-0.5
 
     def forward(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Tensor:
@@ -158,7 +160,9 @@ def _has_form(layer: Any, form: _Form) -> bool:
     return present == [form.normed_heads] * 2
 
 
-def _fuse(layer: Any, make: Callable[[Tensor, Tensor | None], Projection]) -> _Layer:
+def _fuse(
+    layer: Any, make: Callable[[Tensor, Tensor | None], Projection], shards: Shards | None
+) -> _Layer:
     attention, mlp = layer.self_attn, layer.mlp
     projections = [getattr(attention, name) for name in _QKV]
     biased, normed = attention.q_proj.bias is not None, hasattr(attention, "q_norm")
@@ -167,13 +171,18 @@ def _fuse(layer: Any, make: Callable[[Tensor, Tensor | None], Projection]) -> _L
     return _Layer(
         qkv=make(stack(projections, "weight"), stack(projections, "bias") if biased else None),
         head_norms=(fast_norm(attention.q_norm), fast_norm(attention.k_norm)) if normed else None,
-        out=make(attention.o_proj.weight, None),
+        out=_added_up(make(attention.o_proj.weight, None), shards),
         gate_up=make(stack([mlp.gate_proj, mlp.up_proj], "weight"), None),
-        down=make(mlp.down_proj.weight, None),
+        down=_added_up(make(mlp.down_proj.weight, None), shards),
         input_norm=fast_norm(layer.input_layernorm),
         mlp_norm=fast_norm(layer.post_attention_layernorm),
         device=mlp.down_proj.weight.device,
     )
+
+
+def _added_up(projection: Projection, shards: Shards | None) -> Projection:
+    """A projection of which each rank has the part for its own inputs."""
+    return projection if shards is None else lambda x: shards.sum(projection(x))
 
 
 def _stack(modules: list[Any], name: str) -> Tensor:

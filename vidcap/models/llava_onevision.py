@@ -7,6 +7,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor
 
+from vidcap.engine.shards import Shards
 from vidcap.models.adapter import ReleasedVideoModel
 from vidcap.models.geometry import LlavaOnevisionGeometry
 from vidcap.models.protocol import VideoInputs
@@ -23,8 +24,10 @@ class LlavaOnevision(ReleasedVideoModel):
 
     tensor_names: ClassVar[tuple[str, ...]] = ("pixel_values_videos",)
 
-    def _language(self, model: Any, attention: AttentionName) -> ReleasedLanguageModel:
-        return _WithNewline(model, attention=attention)
+    def _language(
+        self, model: Any, attention: AttentionName, shards: Shards | None
+    ) -> ReleasedLanguageModel:
+        return _WithNewline(model, attention=attention, shards=shards)
 
     def _visual(self, ids: Tensor) -> Tensor:
         placeholders = ids == self._video_id
@@ -42,8 +45,8 @@ class LlavaOnevision(ReleasedVideoModel):
 class _WithNewline(ReleasedLanguageModel):
     """Embeds a placeholder that is left in a prompt without video as the closing token."""
 
-    def __init__(self, model: Any, attention: AttentionName):
-        super().__init__(model, attention=attention)
+    def __init__(self, model: Any, attention: AttentionName, shards: Shards | None):
+        super().__init__(model, attention=attention, shards=shards)
         self._newline = model.model.image_newline
         self._video_id = model.config.video_token_id
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from logging import ERROR, getLogger
 from pathlib import Path
@@ -15,10 +16,13 @@ from typing import Any
 import torch
 
 from vidcap.engine.attention import ATTENTION_NAME, register
+from vidcap.engine.shards import Shards
 from vidcap.errors import ModelError
 from vidcap.models.adapter import ReleasedVideoModel
 from vidcap.models.checkpoint import Checkpoint, first_line, read_checkpoint
+from vidcap.models.cutting import cutting_arguments, unwrap_parts
 from vidcap.models.devices import device_map, target_placement, torch_device, torch_dtype
+from vidcap.models.integers import unpacked_state
 from vidcap.models.kernels import attention_words, check_attention, vision_kernel
 from vidcap.models.match import check_match
 from vidcap.models.pair import PairFolders
@@ -30,7 +34,10 @@ from vidcap.models.quantize import (
     check_unpacked,
     quantize_layers,
 )
+from vidcap.models.ranks import Ranks, ShardedLanguageModel, start_ranks
 from vidcap.models.shared_tower import SharedTower, share_tower
+from vidcap.models.stored import words_of
+from vidcap.models.unpacked import INTEGERS, count_parameters, unpacks
 from vidcap.models.weights import stored_tensors
 from vidcap.settings import AttentionName, ModelSettings, QuantizeName
 
@@ -45,6 +52,7 @@ class LoadedPair:
         attention: what computes the attention, for the profile and the record.
         warnings: what the user should know about how they were loaded.
         tower: the vision tower, where both have the same one.
+        ranks: the processes that share the target's layers, None where there is one.
     """
 
     target: VideoModel
@@ -54,6 +62,7 @@ class LoadedPair:
     attention: str
     warnings: tuple[str, ...] = ()
     tower: SharedTower | None = None
+    ranks: Ranks | None = None
 
 
 def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPair:
@@ -62,43 +71,75 @@ def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPa
     Raises:
         ModelError: unknown family, broken checkpoint, no such device or no room on it, a pair that
             does not match, an attention kernel that does not run.
-        UsageError: a device name torch does not know.
+        UsageError: a device name torch does not know, or settings that contradict each other.
     """
-    torch.set_num_threads(settings.threads or os.cpu_count() or 1)
+    threads = settings.threads or os.cpu_count() or 1
+    torch.set_num_threads(threads)
     placement = target_placement(folders, settings)
     device = torch.device(placement.first)
     draft_device = torch_device(settings.draft_device) if settings.draft_device else device
     dtype = torch_dtype(settings.dtype, device)
     check_quantize(settings.quantize, device)
     check_quantize(settings.draft_quantize, draft_device)
-    checkpoint = read_checkpoint(folders.target)
-    draft_checkpoint = read_checkpoint(folders.draft) if folders.draft else None
-    if draft_checkpoint is not None:
-        check_match(checkpoint, draft_checkpoint)
-        check_unpacked(settings.draft_quantize, draft_checkpoint)
-    check_unpacked(settings.quantize, checkpoint)
-    check_attention(settings.attention, checkpoint, device, dtype)
-    if draft_checkpoint is not None:
-        check_attention(settings.attention, draft_checkpoint, draft_device, dtype)
-    target = load_weights(checkpoint, placement, dtype, settings.quantize, settings.attention)
-    draft = None
-    if draft_checkpoint is not None:
-        draft = load_weights(
-            draft_checkpoint,
-            Placement(str(draft_device)),
-            dtype,
-            settings.draft_quantize,
-            settings.attention,
-        )
+    with ExitStack() as undo:
+        ranks = None
+        if placement.ranks:
+            ranks = start_ranks(placement, folders.target, dtype, settings.attention, threads)
+            undo.callback(ranks.close)
+        checkpoint, draft_checkpoint = _read_pair(folders, settings)
+        check_attention(settings.attention, checkpoint, device, dtype)
+        if draft_checkpoint is not None:
+            check_attention(settings.attention, draft_checkpoint, draft_device, dtype)
+        target = _load_target(checkpoint, placement, dtype, settings, ranks)
+        draft = None
+        if draft_checkpoint is not None:
+            draft = load_weights(
+                draft_checkpoint,
+                Placement(str(draft_device)),
+                dtype,
+                settings.draft_quantize,
+                settings.attention,
+            )
+        undo.pop_all()
     return LoadedPair(
         target,
         draft,
         device=",".join(placement.devices),
-        dtype=_dtype_name(dtype, checkpoint.quantization or settings.quantize),
+        dtype=_dtype_name(dtype, words_of(checkpoint.quantization) or settings.quantize),
         attention=attention_words(settings.attention, checkpoint, device, dtype),
         warnings=placement.warnings,
         tower=None if draft is None else share_tower(target, draft),
+        ranks=ranks,
     )
+
+
+def _read_pair(
+    folders: PairFolders, settings: ModelSettings
+) -> tuple[Checkpoint, Checkpoint | None]:
+    """Both models without their weights, found to match each other and the settings."""
+    target = read_checkpoint(folders.target)
+    draft = read_checkpoint(folders.draft) if folders.draft else None
+    if draft is not None:
+        check_match(target, draft)
+        check_unpacked(settings.draft_quantize, draft)
+    check_unpacked(settings.quantize, target)
+    return target, draft
+
+
+def _load_target(
+    checkpoint: Checkpoint,
+    placement: Placement,
+    dtype: torch.dtype,
+    settings: ModelSettings,
+    ranks: Ranks | None,
+) -> ReleasedVideoModel:
+    quantize, attention = settings.quantize, settings.attention
+    if ranks is None:
+        return load_weights(checkpoint, placement, dtype, quantize, attention)
+    with ranks.loading():
+        target = load_weights(checkpoint, placement, dtype, quantize, attention, ranks)
+    target.language = ShardedLanguageModel(target.language, ranks)
+    return target
 
 
 def load_model(folder: Path, device: torch.device, dtype: torch.dtype) -> Any:
@@ -116,6 +157,7 @@ def load_weights(
     dtype: torch.dtype,
     quantize: QuantizeName = "none",
     attention: AttentionName = "auto",
+    shards: Shards | None = None,
 ) -> ReleasedVideoModel:
     """Load the weights of a checkpoint and put its family's adapter around them.
 
@@ -124,11 +166,28 @@ def load_weights(
         placement, dtype: where to and as what.
         quantize: whether to pack the weights once they are there.
         attention: see :class:`vidcap.settings.ModelSettings`.
+        shards: the ranks that share its layers, None where it is whole.
 
     Raises:
         ModelError: the weights are broken, do not belong to the configuration, or are too large.
     """
-    from transformers import AutoModelForImageTextToText
+    model = load_released(checkpoint, placement, dtype, attention, shards)
+    check_packed_widths(model, checkpoint)
+    quantize_layers(model, quantize)
+    return _adapter(checkpoint)(checkpoint, model, attention, shards)
+
+
+def load_released(
+    checkpoint: Checkpoint,
+    placement: Placement,
+    dtype: torch.dtype,
+    attention: AttentionName = "auto",
+    shards: Shards | None = None,
+) -> Any:
+    """The released model of a checkpoint; arguments and errors are those of :func:`load_weights`.
+
+    With `shards`, its layers are this rank's parts.
+    """
     from transformers.utils import logging
 
     register()
@@ -137,11 +196,9 @@ def load_weights(
     skeleton = _check_size(checkpoint)
     try:
         with _silent_dispatch():
-            loaded: Any = AutoModelForImageTextToText.from_pretrained(
-                folder,
-                config=checkpoint.config,
+            loaded: Any = type(skeleton).from_pretrained(
+                **_source(checkpoint, dtype),
                 dtype=dtype,
-                device_map=device_map(skeleton, placement) if placement.layers else device,
                 attn_implementation={
                     "text_config": ATTENTION_NAME,
                     "vision_config": vision_kernel(attention, device, dtype),
@@ -149,6 +206,7 @@ def load_weights(
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
+                **_places(skeleton, placement, shards),
             )
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise ModelError(f"not enough memory on {device} for {folder}") from error
@@ -159,9 +217,29 @@ def load_weights(
     if report["missing_keys"]:
         # transformers would go on with random numbers in their place.
         raise ModelError(f"{folder} lacks weights: {sorted(report['missing_keys'])[0]} for one")
-    check_packed_widths(model, checkpoint)
-    quantize_layers(model, quantize)
-    return _adapter(checkpoint)(checkpoint, model.eval(), attention)
+    if shards is not None:
+        unwrap_parts(model)
+    return model.eval()
+
+
+def _source(checkpoint: Checkpoint, dtype: torch.dtype) -> dict[str, Any]:
+    """What ``from_pretrained`` is to load, as its arguments."""
+    if checkpoint.quantization not in INTEGERS:
+        return {"pretrained_model_name_or_path": checkpoint.folder, "config": checkpoint.config}
+    config = copy.deepcopy(checkpoint.config)
+    del config.quantization_config
+    state = unpacked_state(checkpoint, dtype)
+    return {"pretrained_model_name_or_path": None, "config": config, "state_dict": state}
+
+
+def _places(skeleton: Any, placement: Placement, shards: Shards | None) -> dict[str, Any]:
+    """Where ``from_pretrained`` is to put the weights, as its arguments."""
+    if shards is not None:
+        return cutting_arguments(shards.count)
+    whole = not placement.layers
+    return {
+        "device_map": torch.device(placement.first) if whole else device_map(skeleton, placement)
+    }
 
 
 def _adapter(checkpoint: Checkpoint) -> type[ReleasedVideoModel]:
@@ -199,10 +277,10 @@ def _check_size(checkpoint: Checkpoint) -> Any:
         model.tie_weights()
     except Exception as error:
         raise ModelError(f"{folder} cannot be loaded: {first_line(error)}") from error
-    if checkpoint.quantization is not None:
+    if checkpoint.quantization is not None and not unpacks(checkpoint.quantization):
         return model
     described = sum(weight.numel() for weight in model.parameters())
-    held = sum(tensor.count for tensor in stored.values())
+    held = count_parameters(config.to_dict(), stored)
     if described > held:
         raise ModelError(
             f"{folder} describes {described} parameters, its files hold {held}",

@@ -9,7 +9,7 @@ size of runs on a CPU. Imports no torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vidcap.errors import UsageError
 from vidcap.models.facts import ModelFacts
@@ -37,8 +37,8 @@ class PairMemory:
     Attributes:
         target, draft: of the models; draft None where none is loaded.
         working: of frames and activations, as far as they do not fit where keys and values go
-            later on.
-        process: of everything that does not depend on the pair.
+            later on; those of all ranks, where several share the target.
+        process: of everything that does not depend on the pair, in as many processes.
     """
 
     target: ModelMemory
@@ -65,7 +65,8 @@ def dtype_name(dtype: str, device: Device) -> str:
 def form_of(settings: ModelSettings, device: Device) -> Form:
     """How a pair runs; both models run in the number format of the target's device."""
     dtype = dtype_name(settings.dtype, device)
-    return Form(dtype, device.name == "cpu", settings.quantize, settings.draft_quantize)
+    packing = settings.quantize, settings.draft_quantize
+    return Form(dtype, device.name == "cpu", *packing, ranks=settings.tensor_parallel)
 
 
 def pair_memory(
@@ -83,14 +84,16 @@ def pair_memory(
     first = Work(target, load.prompt_tokens, load, form, form.quantize)
     works = [first]
     if draft is not None and not shares:
-        works.append(Work(draft, load.draft_prompt_tokens, load, form, form.draft_quantize))
+        alone = replace(form, ranks=1)
+        works.append(Work(draft, load.draft_prompt_tokens, load, alone, form.draft_quantize))
     parts = [work.kept for work in works]
     if shares:
         again = Work(target, load.draft_prompt_tokens, load, form, form.quantize)
         parts.append(ModelMemory(0, 0, again.kept.keys_values))
     kept = sum(part.total for part in parts)
-    working = max(0, _peak(works, load, form) - kept)
-    return PairMemory(parts[0], parts[1] if len(parts) > 1 else None, working)
+    working = max(0, _peak(works, load, form) - kept) + (form.ranks - 1) * first.of_other_ranks
+    draft_part = parts[1] if len(parts) > 1 else None
+    return PairMemory(parts[0], draft_part, working, PROCESS_BYTES * form.ranks)
 
 
 def nominal_load(target: ModelFacts) -> Load:

@@ -10,6 +10,7 @@ from vidcap.errors import ModelError, UsageError
 from vidcap.models.facts import ModelFacts, known_facts, pair_tables, read_facts
 from vidcap.models.hub import cached_model, find_model, local_model
 from vidcap.models.machine import find_devices
+from vidcap.models.parallel import devices_of
 from vidcap.models.placement import has_room
 from vidcap.settings import ModelSettings
 
@@ -190,7 +191,7 @@ def fits_machine(preset: PairPreset, settings: ModelSettings, *, needs_draft: bo
         settings,
         model_facts(target, settings.revision),
         model_facts(draft, settings.revision) if draft else None,
-        find_devices(settings.device),
+        devices_of(settings, find_devices),
         other,
     )
 

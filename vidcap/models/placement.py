@@ -22,6 +22,7 @@ from vidcap.models.memory import (
     nominal_load,
     pair_memory,
 )
+from vidcap.models.parallel import divides
 from vidcap.models.work import FLOAT, Form, Load, Work
 from vidcap.settings import ModelSettings
 
@@ -39,15 +40,18 @@ class Placement:
         first: device of everything but the decoder layers; states enter and leave the model there.
         layers: device of every decoder layer's weights, empty where all are on `first`. Layers in
             a place that only keeps weights run on `first`.
+        ranks: device of every rank where all of them share each layer, `first` the first; empty
+            where there is one process.
     """
 
     first: str
     layers: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
 
     @property
     def devices(self) -> tuple[str, ...]:
         """Every device, the first one first."""
-        return tuple(dict.fromkeys((self.first, *self.layers)))
+        return tuple(dict.fromkeys((self.first, *self.layers, *self.ranks)))
 
     @property
     def kept_elsewhere(self) -> int:
@@ -103,7 +107,8 @@ def shares_of(target: ModelFacts, draft: ModelFacts | None, load: Load, form: Fo
     work = Work(target, load.prompt_tokens, load, form, form.quantize)
     works = [work]
     if draft is not None:
-        works.append(Work(draft, load.draft_prompt_tokens, load, form, form.draft_quantize))
+        alone = replace(form, ranks=1)
+        works.append(Work(draft, load.draft_prompt_tokens, load, alone, form.draft_quantize))
     layers = target.layer_parameters * form.size
     moments = [each for item in works for each in (item.vision, item.prefill)]
     drafting = sum(max(item.loaded, item.kept.total) for item in works[1:])
@@ -217,6 +222,8 @@ def has_room(
     """
     load = load or nominal_load(target)
     form = form_of(settings, devices[0])
+    if not divides(target, form.ranks):
+        return False
     elsewhere = draft_device if draft is not None else None
     if elsewhere is not None and elsewhere.name not in {device.name for device in devices}:
         need = _alone(draft, load, form.of_draft(elsewhere)) if draft is not None else 0
@@ -225,8 +232,21 @@ def has_room(
         draft = None
     if len(devices) == 1:
         return fits(pair_memory(target, draft, load, form).total, devices[0])
+    if form.ranks > 1:
+        return _ranks_have_room(target, draft, devices, load, form)
     found = place(settings, target, draft, devices, draft_device=elsewhere, load=load)
     return found is not None and not found.kept_elsewhere
+
+
+def _ranks_have_room(
+    target: ModelFacts, draft: ModelFacts | None, devices: Sequence[Device], load: Load, form: Form
+) -> bool:
+    """Whether each of several ranks fits its device; the first one has the draft as well."""
+    shares = shares_of(target, draft, load, form)
+    part = shares.layers * (shares.weights + shares.keys_values) // form.ranks
+    other = Work(target, load.prompt_tokens, load, form, form.quantize).of_other_ranks
+    needs = [part + shares.first] + [part + other + PROCESS_BYTES] * (len(devices) - 1)
+    return all(map(fits, needs, devices))
 
 
 def _alone(draft: ModelFacts, load: Load, form: Form) -> int:

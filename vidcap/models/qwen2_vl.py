@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from vidcap.engine.shards import Shards
 from vidcap.models.adapter import ReleasedVideoModel
 from vidcap.models.checkpoint import Checkpoint
 from vidcap.models.patch_embed import LinearPatchEmbed
@@ -22,10 +23,16 @@ class Qwen2VL(ReleasedVideoModel):
     tensor_names: ClassVar[tuple[str, ...]] = ("pixel_values_videos", "video_grid_thw")
     tower_names: ClassVar[TowerNames | None] = TowerNames(width="hidden_size")
 
-    def __init__(self, checkpoint: Checkpoint, model: Any, attention: AttentionName = "auto"):
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        model: Any,
+        attention: AttentionName = "auto",
+        shards: Shards | None = None,
+    ):
         """See :class:`ReleasedVideoModel`; the patch embedding becomes a matrix product."""
         model.model.visual.patch_embed = LinearPatchEmbed(model.model.visual.patch_embed)
-        super().__init__(checkpoint, model, attention)
+        super().__init__(checkpoint, model, attention, shards)
 
     def arguments(self, ids: Tensor, inputs: VideoInputs) -> dict[str, Any]:
         """See :meth:`ReleasedVideoModel.arguments`.

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from vidcap.engine.attention import AttentionStep, KeysKept
 from vidcap.engine.model import Deepstack, KVSpec
 from vidcap.engine.probe import Probe
+from vidcap.engine.shards import Shards
 from vidcap.errors import ModelError
 from vidcap.models.lean import LeanDecoder, has_lean_form
 from vidcap.models.packed import Projection, linear_maker
@@ -27,11 +28,19 @@ class ReleasedLanguageModel:
     argument ``vidcap`` to the registered attention function; no cache object is made.
     """
 
-    def __init__(self, model: Any, *, lean: bool = True, attention: AttentionName = "auto"):
+    def __init__(
+        self,
+        model: Any,
+        *,
+        lean: bool = True,
+        attention: AttentionName = "auto",
+        shards: Shards | None = None,
+    ):
         """Args:
             model: a ForConditionalGeneration model whose text attention is ours.
             lean: run tail rows through :class:`LeanDecoder` where the layers allow it.
             attention: see :class:`vidcap.settings.ModelSettings`.
+            shards: the ranks that share its layers; it then has the parts of this one.
 
         Raises:
             ModelError: when the checkpoint uses sliding-window attention.
@@ -39,7 +48,8 @@ class ReleasedLanguageModel:
         self._text = model.model.language_model
         self._head = model.lm_head
         self._embedding = model.get_input_embeddings()
-        self._lean = LeanDecoder(self._text) if lean and has_lean_form(self._text) else None
+        runs_lean = lean and has_lean_form(self._text)
+        self._lean = LeanDecoder(self._text, shards) if runs_lean else None
         if self._lean is not None and self._head.bias is None:
             make = linear_maker([self._head.weight])
             self._project: Projection = make(self._head.weight, None)
@@ -53,13 +63,14 @@ class ReleasedLanguageModel:
         head_dim = getattr(config, "head_dim", None)
         self._spec = KVSpec(
             layers=config.num_hidden_layers,
-            kv_heads=config.num_key_value_heads,
+            kv_heads=config.num_key_value_heads // (shards.count if shards is not None else 1),
             group=config.num_attention_heads // config.num_key_value_heads,
             head_dim=head_dim or config.hidden_size // config.num_attention_heads,
             dtype=weight.dtype,
             device=weight.device,
             attention=attention,
             layer_devices=_layer_devices(self._text.layers, weight.device),
+            shards=shards,
         )
 
     @property

@@ -12,17 +12,27 @@ from importlib.util import find_spec
 from typing import Any
 
 from vidcap.errors import ModelError
+from vidcap.models.unpacked import check_scheme, unpacks
 
-_SUPPORTED = "torchao and bitsandbytes in 4 bits can be loaded; --quantize packs full checkpoints"
+_SUPPORTED = (
+    "torchao, bitsandbytes in 4 bits, AWQ, GPTQ, FP8 and compressed-tensors can be loaded; "
+    "--quantize packs full checkpoints"
+)
+
+#: Packages that load what the methods have quantized, None where none is needed.
+_PACKAGES = {
+    "torchao": "torchao",
+    "bitsandbytes 4-bit": "bitsandbytes",
+    "compressed-tensors": "compressed-tensors",
+    "awq": None,
+    "gptq": None,
+    "fp8": None,
+}
 
 #: Why other methods are refused, by their name in ``config.json``.
 _REFUSED = {
-    "gptq": "its kernels (gptqmodel) run on GPUs",
-    "awq": "its kernels (gptqmodel) run on GPUs",
-    "fp8": "its kernels run on GPUs",
     "fbgemm-fp8": "its kernels run on GPUs",
     "mxfp4": "its kernels run on GPUs",
-    "compressed-tensors": "the package compressed-tensors is not among those that vidcap uses",
 }
 
 
@@ -45,6 +55,11 @@ def stored_quantization(config: Mapping[str, Any]) -> str | None:
     return method
 
 
+def words_of(method: str | None) -> str | None:
+    """How a record names the weights of a loaded checkpoint, None where nothing is to be said."""
+    return f"unpacked {method}" if unpacks(method) else method
+
+
 def check_stored(config: Mapping[str, Any], where: str) -> None:
     """Make sure that the weights of a checkpoint can be loaded as they are quantized.
 
@@ -60,11 +75,13 @@ def check_stored(config: Mapping[str, Any], where: str) -> None:
             "together: no method could be lossless",
             hint=_SUPPORTED,
         )
-    package = method.partition(" ")[0]
-    if package not in ("torchao", "bitsandbytes"):
+    if method not in _PACKAGES:
         why = _REFUSED.get(method, "it was never tried")
         raise ModelError(f"{where} is quantized by {method}: {why}", hint=_SUPPORTED)
-    if find_spec(package) is None:
+    if unpacks(method):
+        check_scheme(config["quantization_config"], where)
+    package = _PACKAGES[method]
+    if package is not None and find_spec(package.replace("-", "_")) is None:
         raise ModelError(
             f"{where} is quantized by {method}: the package {package} is missing",
             hint="pip install 'vidcap[quant]'",

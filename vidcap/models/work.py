@@ -72,12 +72,14 @@ class Form:
         dtype: number format of activations, not ``auto``.
         on_cpu: whether it runs on a CPU, which holds the frames and packed copies as well.
         quantize, draft_quantize: whether the weights of the text layers are quantized.
+        ranks: processes that share every layer, see :mod:`vidcap.models.parallel`.
     """
 
     dtype: str
     on_cpu: bool = False
     quantize: QuantizeName = "none"
     draft_quantize: QuantizeName = "none"
+    ranks: int = 1
 
     @property
     def size(self) -> int:
@@ -102,7 +104,7 @@ class Work:
     @property
     def loaded(self) -> int:
         """Bytes of the weights as they are loaded, before they are quantized."""
-        if self.facts.quantization is not None:
+        if self.facts.stays_packed:
             return self.facts.weight_bytes
         return self.facts.parameters * self.form.size
 
@@ -147,11 +149,11 @@ class Work:
 
         Attention: queries, three more while they are rotated, keys and values. MLP: three inner
         vectors (gate, way up and their product). Both: states and their norm. In chunks: those of
-        one, with keys and values of their own and a mask.
+        one, with keys and values of their own and a mask. Of several ranks, each has that much.
         """
         facts = self.facts
         heads = (4 * facts.heads + 2 * facts.kv_heads) * facts.head_dim
-        widest = 2 * facts.hidden + max(heads, 3 * facts.inner)
+        widest = 2 * facts.hidden + max(heads, 3 * facts.inner) // self.form.ranks
         rows = min(self.load.chunk or self.tokens, self.tokens)
         if rows < self.tokens:
             widest += 2 * facts.layers * facts.kv_heads * facts.head_dim
@@ -167,8 +169,18 @@ class Work:
 
     def _copies(self) -> int:
         size = self.form.size
-        packed = self.quantize != "none" or self.facts.quantization is not None
+        packed = self.quantize != "none" or self.facts.stays_packed
         if not self.form.on_cpu or packed or self.form.dtype == "float16":
             return 0
-        parts = (self.facts.layer_parameters * size, self.facts.head_parameters * size)
-        return sum(part for part in parts if part <= LARGEST_PACKED_BYTES)
+        layers, head = self.facts.layer_parameters * size, self.facts.head_parameters * size
+        packed_layers = layers if layers <= LARGEST_PACKED_BYTES * self.form.ranks else 0
+        return packed_layers + (head if head <= LARGEST_PACKED_BYTES else 0)
+
+    @property
+    def of_other_ranks(self) -> int:
+        """Bytes of each rank but the first beside its part of the layers, keys and values.
+
+        When it loads, it has what only the first one keeps; later, activations of its own.
+        """
+        rest = self.loaded - self.facts.layer_parameters * self.form.size
+        return max(self.prefill, rest - self.kept.keys_values // self.form.ranks)

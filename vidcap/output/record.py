@@ -85,6 +85,7 @@ class ModelPart:
         positions: policy for the positions of the text after the video.
         shared_tower: whether the draft's visual features come from the target's run of the vision
             tower; None where no draft was loaded.
+        tensor_parallel: processes that share every layer of the target.
     """
 
     pair: str | None = None
@@ -95,6 +96,7 @@ class ModelPart:
     attention: str | None = None
     positions: str | None = None
     shared_tower: bool | None = None
+    tensor_parallel: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ class ModelSettings:
         quantize, draft_quantize: whether the weights of target and draft are packed, and how.
         attention: ``auto`` takes the flash kernel where it runs, ``sdpa`` does without it,
             ``flash`` refuses to run where it does not.
+        tensor_parallel: ranks that share every layer of the target; see
+            ``vidcap.models.parallel``.
     """
 
     pair: str | None = None
@@ -42,3 +44,4 @@ class ModelSettings:
     quantize: QuantizeName = "none"
     draft_quantize: QuantizeName = "none"
     attention: AttentionName = "auto"
+    tensor_parallel: int = 1

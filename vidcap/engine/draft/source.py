@@ -141,16 +141,9 @@ class SelfSource:
         if target is None:
             raise ValueError("self-drafting needs the target's rows")
         kv = KVCache(target.kv.spec, suffix_ids.shape[0], rows)
-        kv.prefix = target.kv.prefix
-        if kept is not None:
-            columns = target.prefix.columns_of(kept)
-            places = {device: columns.to(device) for device in kv.spec.devices}
-            kv.prefix = [
-                (
-                    key.index_select(2, places[key.device]),
-                    value.index_select(2, places[key.device]),
-                )
-                for key, value in target.kv.prefix
-            ]
+        if kept is None:
+            kv.share_prefix(target.kv)
+        else:
+            kv.gather_prefix(target.kv, target.prefix.columns_of(kept))
         kv.copy_committed(target.kv)
         return Decoder(target.model, target.prefix, kv)
