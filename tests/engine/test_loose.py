@@ -306,9 +306,20 @@ def test_what_is_cut_off_does_not_count_as_loosened(run: Run, tiny_draft: Path) 
         assert 0 < stats.loosened <= stats.accepted == limit - 1
 
 
-def test_the_default_accepts_more_than_strict_and_less_than_everything(run: Run) -> None:
+def test_all_that_no_guard_holds_may_stand_unless_a_share_is_given() -> None:
+    guarded, paper = method_settings("lvspec"), method_settings("lvspec", lvspec_mode="paper")
+    assert (guarded.loosened_share, paper.loosened_share) == (1.0, 0.7)
+    assert method_settings("lvspec", loose_rule="random").loosened_share == 0.7
+    assert method_settings("lvspec", loose_fraction=0.2).loosened_share == 0.2
+    ranking = [one.ranks_relevance for one in (guarded, paper, method_settings("sd"))]
+    assert ranking == [False, True, False]
+    with pytest.raises(ValueError, match="visual tokens"):
+        LVSpecRule(None, fraction=0.5)
+
+
+def test_a_share_accepts_more_than_strict_and_less_than_everything(run: Run) -> None:
     strict = run.ask(QUESTION, method_settings("lvspec", verify="strict"))[1]
-    loose = run.ask(QUESTION, method_settings("lvspec", loose_delta=0.0))[1]
+    loose = run.ask(QUESTION, method_settings("lvspec", loose_fraction=0.7, loose_delta=0.0))[1]
     assert strict.accepted / strict.rounds < loose.accepted / loose.rounds < 10
     assert loose.loosened > 0
 

@@ -181,12 +181,10 @@ class Answer:
         strict_ids = self._request.strict_ids | self._request.limits.stop_ids
         guards = Guards(strict_ids, settings.loose_delta)
         if settings.loose_rule == "random":
-            return RandomRule(fraction=settings.loose_fraction, guards=guards)
-        if visual is None:
-            raise ValueError("LVSpec needs the target's states of the visual tokens")
+            return RandomRule(fraction=settings.loosened_share, guards=guards)
         return LVSpecRule(
-            visual[0],
-            fraction=settings.loose_fraction,
+            None if visual is None else visual[0],
+            fraction=settings.loosened_share,
             top_n=settings.lvspec_top_n,
             shift=settings.lvspec_shift == "on",
             guards=guards if settings.lvspec_mode == "guarded" else None,

@@ -75,7 +75,8 @@ class SpeculationSettings:
         verify: who judges the drafts; ``strict`` is lossless, ``loose`` lets some drafts stand that
             the target would not have chosen.
         loose_rule: LVSpec (visual relevance), FLy (the target's uncertainty), or chance, a control.
-        loose_fraction: share of a round's drafts that LVSpec lets stand unchecked (lambda).
+        loose_fraction: share of a round's drafts that LVSpec lets stand unchecked (lambda); None
+            for all that no guard holds, and for the published 0.7 where there are none.
         lvspec_mode: ours, with guards, or the rule as published.
         lvspec_top_n: cosines per token that make its visual relevance (N).
         lvspec_shift: whether a token that the draft has a little later may stand.
@@ -115,7 +116,7 @@ class SpeculationSettings:
     draft_tokens: int = 5
     verify: Literal["strict", "loose"] = "strict"
     loose_rule: LooseName = "lvspec"
-    loose_fraction: float = 0.7
+    loose_fraction: float | None = None
     lvspec_mode: Literal["guarded", "paper"] = "guarded"
     lvspec_top_n: int = 10
     lvspec_shift: Literal["on", "off"] = "on"
@@ -188,6 +189,20 @@ class SpeculationSettings:
     def model_arms(self) -> int:
         """How many of the arms run the draft model."""
         return sum(arm != "lookup" for arm in self.arms or ())
+
+    @property
+    def loosened_share(self) -> float:
+        """`loose_fraction`, or what None stands for."""
+        if self.loose_fraction is not None:
+            return self.loose_fraction
+        guarded = self.loose_rule == "lvspec" and self.lvspec_mode == "guarded"
+        return 1.0 if guarded else 0.7
+
+    @property
+    def ranks_relevance(self) -> bool:
+        """Whether drafts are ranked by their relevance to the video, to let some of them stand."""
+        lvspec = self.verify == "loose" and self.loose_rule == "lvspec"
+        return lvspec and 0 < self.loosened_share < 1
 
     @property
     def speculates(self) -> bool:

@@ -47,8 +47,7 @@ def sequential_prefill(
 
 def prefix_needs(pruner: Pruner, speculation: SpeculationSettings) -> Needs:
     """What the target's pass over the prefix has to hand over."""
-    loosened = speculation.verify == "loose" and speculation.loose_rule == "lvspec"
-    return replace(pruner.prefix_needs, visual_output=loosened)
+    return replace(pruner.prefix_needs, visual_output=speculation.ranks_relevance)
 
 
 def draft_vision(draft: PrefillJob, stats: Stats) -> EncodedPrefix:

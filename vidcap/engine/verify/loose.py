@@ -111,14 +111,14 @@ class LVSpecRule:
     only shifted.
 
     Two modes. ``paper`` is the published rule: no guards, and "nearby" is anywhere in the block.
-    The default is ours: guards hold stop tokens, digits, negations and improbable tokens strict,
-    and a shifted match must lie ahead on the same path (the wide reading would let "red circle and
-    blue square" swap their colours).
+    The default is ours: guards (:class:`Guards`) hold stop tokens, digits, negations, words that
+    facts hang on and improbable tokens strict, and a shifted match must lie ahead on the same path
+    (the wide reading would let "red circle and blue square" swap their colours).
     """
 
     def __init__(
         self,
-        visual: Tensor,
+        visual: Tensor | None,
         *,
         fraction: float,
         top_n: int = 10,
@@ -126,13 +126,18 @@ class LVSpecRule:
         guards: Guards | None = None,
     ):
         """Args:
-        visual: [m, d] the target's hidden states of the visual tokens.
+        visual: [m, d] the target's hidden states of the visual tokens; None where a fraction of 0
+            or 1 leaves nothing to rank.
         fraction: lambda, share of a round's nodes that stand unchecked; 0 checks everything and
             switches shifts off, which is strict verification.
         top_n: N, cosines per token that count.
         shift: whether position shifts are tolerated.
         guards: None for the published rule.
         """
+        if visual is None:
+            if 0 < fraction < 1:
+                raise ValueError("LVSpec needs the target's states of the visual tokens")
+            visual = torch.empty(0, 1)
         self._visual = functional.normalize(visual.float(), dim=-1)
         self._fraction = fraction
         self._top_n = min(top_n, len(visual))
