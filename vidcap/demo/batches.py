@@ -43,7 +43,7 @@ HELD_OUT_SEED = 2**50
 #: Rows that questions get beyond the longest caption of a batch.
 QUESTION_ROWS = 176
 #: Rows of one question for practice, and the share of batches that practise where some do.
-PRACTICE_ROWS, PRACTICE_SHARE = 22, 0.65
+PRACTICE_ROWS, PRACTICE_SHARE = 22, 0.5
 #: Share of clips that are also asked for one sentence.
 BRIEF_SHARE = 0.15
 #: Rows that the texts of a clip take, about.

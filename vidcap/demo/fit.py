@@ -35,6 +35,7 @@ class Stage:
         peak_lr: learning rate after warm-up; it then falls along a cosine to ``floor`` of it.
         check_every: steps between checks on held-out clips.
         worlds, rows, practice: see :class:`vidcap.demo.batches.Batches`.
+        keep_tower: whether the target's vision tower stays as it is.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Stage:
     worlds: Worlds = ((FIRST_WORLD, 1.0),)
     rows: int | None = None
     practice: int = 0
+    keep_tower: bool = False
 
 
 class Log:

@@ -56,13 +56,15 @@ ASKERS: dict[str, Asker] = {
 
 QUESTION_KINDS: tuple[str, ...] = tuple(ASKERS)
 
-#: What needs the most practice: to compare what is asked with what the clip shows.
+#: What needs the most practice: to compare what is asked with what the clip shows, and what happens
+#: first. Scenes with few events have no questions of order.
 PRACTISED: tuple[tuple[str, Asker], ...] = (
     ("count", count_shape),
     ("count", count_motion),
     ("yes/no", partial(ask_claim, exists)),
     ("yes/no", partial(ask_claim, moves_so)),
     ("yes/no", partial(ask_claim, happens)),
+    *[("order", ask_order)] * 4,
 )
 
 

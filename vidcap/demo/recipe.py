@@ -23,8 +23,12 @@ _LATE: Worlds = ((SMALL_WORLD, 0.45), (RICH_WORLD, 0.25), (LONG_WORLD, 0.3))
 
 _PRACTICE: Worlds = ((SMALL_WORLD, 0.55), (RICH_WORLD, 0.25), (LONG_WORLD, 0.2))
 
-#: In the order in which they run; ``long`` and ``answers`` go on with the target, ``match`` with
-#: the draft.
+#: Scenes in which something happens, so that there is an order to ask for.
+_EVENTFUL = replace(SMALL_WORLD, event_counts=(0.0, 0.2, 0.5, 0.3))
+_EVENTS: Worlds = ((_EVENTFUL, 0.5), (SMALL_WORLD, 0.15), (RICH_WORLD, 0.2), (LONG_WORLD, 0.15))
+
+#: In the order in which they run; ``long``, ``answers`` and ``events`` go on with the target,
+#: ``match`` with the draft.
 STAGES: dict[str, Stage] = {
     "vision": Stage(
         "vision", steps=1000, clips=24, peak_lr=2e-3, check_every=100, worlds=_EARLY, rows=6000
@@ -43,6 +47,17 @@ STAGES: dict[str, Stage] = {
         rows=6000,
         practice=24,
     ),
+    "events": Stage(
+        "events",
+        steps=1000,
+        clips=14,
+        peak_lr=4e-4,
+        check_every=500,
+        worlds=_EVENTS,
+        rows=6000,
+        practice=24,
+        keep_tower=True,
+    ),
     "draft": Stage(
         "draft", steps=8000, clips=14, peak_lr=2e-3, check_every=500, worlds=_LATE, rows=6000
     ),
@@ -54,7 +69,8 @@ TIME_SHARES = {
     "vision": 0.1,
     "target": 0.4,
     "long": 0.2,
-    "answers": 0.1,
+    "answers": 0.07,
+    "events": 0.03,
     "draft": 0.1,
     "match": 0.1,
 }

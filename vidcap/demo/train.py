@@ -1,12 +1,12 @@
 """Train the demo pair: ``python -m vidcap.demo.train --out FOLDER``.
 
-Six stages (:mod:`vidcap.demo.recipe`). The vision tower learns alone what each visual token shows,
-through linear heads that are thrown away; captions alone would take many times longer to get there.
-Then the target learns captions and answers, on short clips first, then on long ones as well, then
-with more questions of the sorts that are learnt most slowly. The draft has the target's vision
-tower up to the last projection, so that one run of it serves both. It learns the same texts, then
-the target's probabilities on them as well. See
-``vidcap/demo/README.md`` for what came out.
+Seven stages (:mod:`vidcap.demo.recipe`). The vision tower learns alone what each visual token
+shows, through linear heads that are thrown away; captions alone would take many times longer to get
+there. Then the target learns captions and answers, on short clips first, then on long ones as well,
+then with more questions of the sorts that are learnt most slowly, at last of events and their order
+with the tower at rest. The draft has the target's vision tower up to the last projection, so that
+one run of it serves both. It learns the same texts, then the target's probabilities on them as
+well. See ``vidcap/demo/README.md`` for what came out.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ BEFORE = {
     "target": ("vision",),
     "long": ("target",),
     "answers": ("long",),
-    "draft": ("answers",),
-    "match": ("answers", "draft"),
-    "save": ("answers", "match"),
+    "events": ("answers",),
+    "draft": ("answers", "events"),
+    "match": ("answers", "events", "draft"),
+    "save": ("answers", "events", "match"),
 }
 
 
@@ -101,6 +102,7 @@ class Pair:
             "target": target,
             "long": target,
             "answers": target,
+            "events": target,
             "draft": draft,
             "match": draft,
         }
@@ -150,6 +152,7 @@ class Pair:
         """The target on captions and answers, and still a little on what each token shows."""
         forward, checked = self.forward(self.target), self.held_out(stage)
         plain = self.forward(self.target, training=False)
+        self.target.model.visual.requires_grad_(not self.stages[stage].keep_tower)
         read = TextStates(forward, self.layers[0])
 
         def loss_of(batch: Batch) -> Tensor:
@@ -250,7 +253,7 @@ def train(pair: Pair, stage: str) -> None:
             load_state(pair, before)
     if stage in ("all", "vision"):
         pair.train_vision()
-    for name in ("target", "long", "answers"):
+    for name in ("target", "long", "answers", "events"):
         if stage in ("all", name):
             pair.train_target(name)
     for name in ("draft", "match"):
