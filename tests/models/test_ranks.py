@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -25,11 +28,12 @@ from vidcap.demo.scenes import sample_scene
 from vidcap.engine.kv import KVCache, KVSpec
 from vidcap.engine.probe import Needs, Probe
 from vidcap.errors import ModelError
+from vidcap.models import rank_worker
 from vidcap.models.cutting import LAYER_PLAN
 from vidcap.models.loading import LoadedPair, load_model, load_pair_folders
 from vidcap.models.pair import find_pair
 from vidcap.models.passes import CacheName, Change
-from vidcap.models.rank_process import RankStart, RankSums
+from vidcap.models.rank_process import OtherRank, RankStart, RankSums, joined
 from vidcap.models.rank_worker import Mirror
 from vidcap.models.ranks import Ranks
 from vidcap.settings import ModelSettings, method_settings
@@ -156,6 +160,17 @@ def test_a_process_that_cannot_start_is_told(
         load_ranks(folders)
 
 
+def test_ranks_that_do_not_reach_each_other_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "nowhere0")
+    start = RankStart(0, 1, tmp_path / "ranks", "cpu", tmp_path, torch.float32, "auto", 1)
+    with pytest.raises(ModelError, match=r"do not reach each other: .*nowhere0"), joined(start):
+        pass
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "nowhere0"
+    assert not torch.distributed.is_initialized()
+
+
 class Killed:
     """Another rank that the system has ended."""
 
@@ -175,13 +190,66 @@ def test_a_run_that_waits_for_a_gpu_is_ended(
     monkeypatch.setattr("vidcap.models.ranks.os._exit", codes.append)
     start = RankStart(0, 1, tmp_path, "cuda:0", tmp_path, torch.bfloat16, "auto", 1)
     ranks = Ranks(start, [])
+    folder = ranks.start.meeting.parent
     ranks._watch(Killed())  # type: ignore[arg-type]
     assert codes == [3]
+    assert not folder.exists()
     words = "vidcap: error: the ranks of --tensor-parallel have ended: exit code -9\n"
     assert capfd.readouterr().err == words
     ranks.close()
     ranks._watch(Killed())  # type: ignore[arg-type]
     assert codes == [3]
+
+
+@pytest.mark.parametrize(("joined", "ended"), [(False, [3]), (True, [])])
+def test_nobody_waits_for_a_process_that_will_not_join(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, joined: bool, ended: list[int]
+) -> None:
+    """torch would wait for half an hour; once all have joined, it notices by itself."""
+    codes: list[int] = []
+    monkeypatch.setattr("vidcap.models.ranks.PATIENCE_S", 0)
+    monkeypatch.setattr("vidcap.models.ranks.os._exit", codes.append)
+    ranks = Ranks(RankStart(0, 1, tmp_path, "cpu", tmp_path, torch.float32, "auto", 1), [])
+    ranks._joined = joined
+    ranks._watch(Killed())  # type: ignore[arg-type]
+    assert codes == ended
+    ranks._others = [Killed()]  # type: ignore[list-item]
+    with pytest.raises(ModelError, match="have ended: exit code -9"):
+        ranks._await_others()
+    ranks._others = []
+    ranks.close()
+
+
+def test_another_rank_tidies_up_behind_the_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(rank_worker, "_PATIENCE_S", 0)
+    monkeypatch.setattr("vidcap.models.rank_worker.os._exit", codes.append)
+    folder = tmp_path / "vidcap-x"
+    folder.mkdir()
+    start = RankStart(1, 2, folder / "ranks", "cpu", tmp_path, torch.float32, "auto", 1)
+    start.meeting.touch()
+    messages: SimpleQueue[object] = SimpleQueue()
+    rank_worker._read(io.BytesIO(pickle.dumps(start)), messages)
+    assert messages.get() == start
+    assert messages.get() is None
+    assert codes == [1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_rank_finds_the_modules_of_the_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$PYTHONPATH" >&2\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(sys, "path", ["", "/own", "/standard"])
+    start = RankStart(1, 2, tmp_path / "ranks", "cpu", tmp_path, torch.float32, "auto", 1)
+    other = OtherRank(start)
+    assert other.last_words() == "exit code 0: /own:/standard"
+    other.dismiss(gently=True)
 
 
 def children(process: subprocess.Popen[bytes]) -> list[int]:
@@ -216,7 +284,7 @@ def test_the_other_process_ends_with_the_first(tmp_path: Path, number: int, code
     process = subprocess.Popen(
         [sys.executable, "-m", "vidcap", *words, "--method", "plain"],
         cwd=tmp_path,
-        env=environment(PYTHONPATH=str(ROOT)),
+        env=environment(PYTHONPATH=str(ROOT), TMPDIR=str(tmp_path)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -232,6 +300,7 @@ def test_the_other_process_ends_with_the_first(tmp_path: Path, number: int, code
         process.kill()
     assert (process.returncode, errors) == (code, b"")
     assert has_ended(other)
+    assert not list(tmp_path.glob("vidcap-*"))
 
 
 class Replaying(RankSums):

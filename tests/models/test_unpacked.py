@@ -181,6 +181,15 @@ def test_a_weight_without_its_scale_is_not_taken_for_numbers(
         load(tmp_path / "packed", full)
 
 
+def test_groups_that_there_are_none_of_are_refused(full: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "packed"
+    write_packed(full, folder, "gptq-v2")
+    for group in (-1, 100):
+        change_tensors(folder, g_idx=torch.full((64,), group, dtype=torch.int32))
+        with pytest.raises(ModelError, match=r"cannot be loaded: (g_idx names|index 100 is out)"):
+            load(folder, full)
+
+
 def test_blocks_that_end_beyond_a_weight_are_refused(full: Path, tmp_path: Path) -> None:
     """transformers would take 96 rows in blocks of 64 for two blocks of 48."""
     folder = tmp_path / "packed"

@@ -32,6 +32,9 @@ def open_feed(inputs: Sequence[str], files_from: str | None) -> Iterator[Feed]:
     if files_from is not None:
         yield ArrivingFeed(_open_list(files_from), files_from)
         return
+    if STDIN not in inputs:
+        yield KnownFeed(list(_entries(inputs, Path())))
+        return
     place = tempfile.TemporaryDirectory(prefix="vidcap-", ignore_cleanup_errors=True)
     with place as folder:
         yield KnownFeed(list(_entries(inputs, Path(folder))))

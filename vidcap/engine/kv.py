@@ -72,7 +72,10 @@ def _noted(
 
     @wraps(change)
     def noted(cache: KVCache, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
-        cache._note(change.__name__, *args)
+        if cache.spec.shards is not None:
+            if kwargs:
+                raise TypeError(f"{change.__name__} is noted with arguments by position only")
+            cache._note(change.__name__, *args)
         change(cache, *args, **kwargs)
 
     return noted

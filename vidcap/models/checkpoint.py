@@ -16,8 +16,9 @@ from vidcap.models.geometry import FAMILIES, Family, check_family, read_geometry
 from vidcap.models.geometry.base import Geometry
 from vidcap.models.geometry.files import read_model_config
 from vidcap.models.protocol import TokenRules
+from vidcap.models.scales import check_scales
 from vidcap.models.stored import check_stored, stored_quantization
-from vidcap.models.unpacked import ask_to_unpack, check_scales
+from vidcap.models.unpacked import ask_to_unpack
 from vidcap.models.weights import check_layers, stored_tensors
 
 

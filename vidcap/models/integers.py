@@ -77,6 +77,9 @@ def unpack_gptq(parts: Mapping[str, Tensor], quantization: Mapping[str, Any]) ->
             are not in order.
         quantization: ``bits`` and ``checkpoint_format``; zero points of the first format are stored
             less one.
+
+    Raises:
+        IndexError, ValueError: ``g_idx`` names groups that there are none of.
     """
     bits = int(quantization["bits"])
     numbers = _numbers(parts["qweight"].t().contiguous(), bits).flatten(1).t()
@@ -87,8 +90,10 @@ def unpack_gptq(parts: Mapping[str, Tensor], quantization: Mapping[str, Any]) ->
     group = parts.get("g_idx")
     if group is None:
         group = torch.arange(len(numbers)) // (len(numbers) // len(scales))
-    steps = numbers - zeros[group.long()]
-    return (steps * scales[group.long()]).t().contiguous()
+    group = group.long()
+    if bool((group < 0).any()):
+        raise ValueError("g_idx names groups below 0")
+    return ((numbers - zeros[group]) * scales[group]).t().contiguous()
 
 
 def _numbers(words: Tensor, bits: int) -> Tensor:

@@ -18,6 +18,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from vidcap.engine.kv import KVCache
+from vidcap.errors import ModelError
+from vidcap.models.checkpoint import first_line
 from vidcap.settings import AttentionName
 
 #: Seconds for a process to end by itself, or for an error to be noticed where it happened.
@@ -81,12 +83,27 @@ def joined(start: RankStart) -> Iterator[None]:
     """Within, this process is one of the ranks as transformers wants to know it.
 
     Leaves torch's process group open when all goes well.
+
+    Raises:
+        ModelError: the ranks do not reach each other.
     """
     names = {"LOCAL_RANK": str(start.place.index or 0)}
     if "GLOO_SOCKET_IFNAME" not in os.environ and sys.platform in _LOOPBACK:
         names["GLOO_SOCKET_IFNAME"] = _LOOPBACK[sys.platform]
     before = {name: os.environ.get(name) for name in names}
     os.environ.update(names)
+    try:
+        _join(start)
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _join(start: RankStart) -> None:
     cuda = start.place.type == "cuda"
     try:
         dist.init_process_group(
@@ -97,13 +114,10 @@ def joined(start: RankStart) -> Iterator[None]:
             timeout=timedelta(minutes=30),
             device_id=start.place if cuda else None,
         )
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    except (RuntimeError, OSError) as error:
+        raise ModelError(
+            f"the processes of --tensor-parallel do not reach each other: {first_line(error)}"
+        ) from error
 
 
 class OtherRank:
@@ -111,8 +125,8 @@ class OtherRank:
 
     def __init__(self, start: RankStart):
         """Starts it. Args: start: what it has to know."""
-        home = str(Path(__file__).parents[2])
-        search = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
+        # What this process would import, in its order: vidcap may lie anywhere.
+        search = os.pathsep.join(filter(None, sys.path))
         self._words = start.meeting.with_suffix(f".{start.rank}")
         with self._words.open("wb") as words:
             self.process = subprocess.Popen(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import signal
 import sys
 import threading
@@ -54,16 +55,25 @@ def main() -> int:
         return 1
     except Exception as error:
         say(f"{type(error).__name__}: {first_line(error)}")
+        # Where the first rank has gone, which ends a pass as well, the reader tidies up.
+        reader.join(_PATIENCE_S)
         return 1
     return 0
 
 
 def _read(pipe: BinaryIO, messages: SimpleQueue[object]) -> None:
-    """Hand on what the first rank says; end this process when it is gone."""
+    """Hand on what the first rank says; when it is gone, tidy up and end this process."""
+    folder = None
     try:
         while True:
-            messages.put(pickle.load(pipe))
+            message = pickle.load(pipe)
+            if isinstance(message, RankStart):
+                folder = message.meeting.parent
+            messages.put(message)
     except (EOFError, OSError, pickle.UnpicklingError):
+        if folder is not None:
+            # The first rank may have ended in a way that left it no time for that.
+            shutil.rmtree(folder, ignore_errors=True)
         messages.put(None)
     # A pass in which the others are missing would wait for them.
     threading.Event().wait(_PATIENCE_S)

@@ -60,8 +60,10 @@ class Ranks(RankSums):
         self._changes: deque[Change] = deque()
         self._names: weakref.WeakKeyDictionary[KVCache, CacheName] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
+        self._ready = threading.Semaphore(0)
         self._failure: str | None = None
         self._closed = False
+        self._joined = False
         self._loaded = False
         self._others = [
             OtherRank(replace(self.start, rank=rank, device=device))
@@ -80,15 +82,15 @@ class Ranks(RankSums):
             self._expect("here")
             for other in self._others:
                 other.tell(True)
+                threading.Thread(target=self._watch, args=(other,), daemon=True).start()
             with joined(self.start):
+                self._joined = True
                 yield
-            self._expect("loaded")
+            self._await_others()
             self._loaded = True
         except BaseException:
             self.close()
             raise
-        for other in self._others:
-            threading.Thread(target=self._watch, args=(other,), daemon=True).start()
 
     @contextmanager
     def passing(self, embeds: Tensor, position_ids: Tensor, step: AttentionStep) -> Iterator[None]:
@@ -163,17 +165,27 @@ class Ranks(RankSums):
                 words = heard or other.last_words()
                 raise ModelError(f"rank {rank} of --tensor-parallel: {words}")
 
+    def _await_others(self) -> None:
+        for _ in self._others:
+            while not self._ready.acquire(timeout=0.1):
+                if self._failure is not None:
+                    raise ModelError(self._reason())
+
     def _watch(self, other: OtherRank) -> None:
-        """Notice when another rank ends; nobody else would where a GPU waits for it."""
+        """Notice when another rank ends; nobody else would where torch waits for it."""
         words = other.hear()
+        if words == "loaded":
+            self._ready.release()
+            words = other.hear()
         if self._closed:
             return
         self._failure = words or other.last_words()
-        if self.start.place.type != "cuda":
+        if self._joined and self.start.place.type != "cuda":
             return  # gloo notices
         time.sleep(PATIENCE_S)
         if not self._closed:
-            # The main thread may wait for the GPU, which no exception reaches.
+            # The main thread waits for it to join, or for a GPU, where no exception reaches it.
+            self._folder.cleanup()
             os.write(2, f"vidcap: error: {self._reason()}\n".encode())
             os._exit(ModelError.exit_code)
 

@@ -16,13 +16,8 @@ from typing import Any
 from vidcap.errors import ModelError
 from vidcap.models.weights import StoredTensor
 
-#: Name of the tensor that holds the scales of a weight, by method.
-_SCALES = {
-    "fp8": "weight_scale_inv",
-    "compressed-tensors": "weight_scale",
-    "awq": "scales",
-    "gptq": "scales",
-}
+#: Methods whose weights are unpacked.
+_METHODS = ("fp8", "compressed-tensors", "awq", "gptq")
 
 #: Methods whose weights vidcap unpacks itself.
 INTEGERS = ("awq", "gptq")
@@ -33,21 +28,19 @@ PARTS = ("qweight", "qzeros", "scales", "g_idx")
 #: Formats of compressed-tensors that were tried.
 _FORMATS = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized")
 
-#: Formats of numbers that mean nothing without a scale.
-_ROUNDED = ("I8", "F8_E4M3", "F8_E5M2")
-
 #: Tensors of packed weights.
-_PACKED = ("weight_packed", "qweight")
+PACKED = ("weight_packed", "qweight")
 
 #: How the names of tensors end that belong to a weight and are none.
 _HELPERS = ("scale", "scale_inv", "zero_point", "weight_shape", *PARTS)
 
-_PACKED_BITS = 32
+#: Bits of the words that packed weights are in.
+WORD_BITS = 32
 
 
 def unpacks(method: str | None) -> bool:
     """Whether weights that are quantized by a method are unpacked when they are loaded."""
-    return method in _SCALES
+    return method in _METHODS
 
 
 def ask_to_unpack(config: Any) -> None:
@@ -57,7 +50,7 @@ def ask_to_unpack(config: Any) -> None:
         config: as ``AutoConfig`` reads it; changed in place.
     """
     asked = getattr(config, "quantization_config", None)
-    method = _method(asked)
+    method = method_of(asked)
     if isinstance(asked, dict) and unpacks(method) and method not in INTEGERS:
         rest = {name: value for name, value in asked.items() if name != "run_compressed"}
         config.quantization_config = rest | {"dequantize": True}
@@ -73,7 +66,7 @@ def check_scheme(quantization: Mapping[str, Any], where: str) -> None:
     Raises:
         ModelError: they cannot, or would be unpacked wrongly.
     """
-    method = _method(quantization)
+    method = method_of(quantization)
     if method == "compressed-tensors":
         _check_compressed(quantization, where)
     elif method in INTEGERS and not _is_known(method, quantization):
@@ -106,40 +99,6 @@ def _check_compressed(quantization: Mapping[str, Any], where: str) -> None:
         )
 
 
-def check_scales(
-    config: Mapping[str, Any], tensors: Mapping[str, StoredTensor], where: str
-) -> None:
-    """Make sure that every weight can be unpacked; those that cannot would become other numbers.
-
-    Args:
-        config: the content of a ``config.json``.
-        tensors: of its files, by name.
-        where: the checkpoint, for messages.
-
-    Raises:
-        ModelError: a scale is missing, does not fit its weight, or groups are in another order.
-    """
-    quantization = config.get("quantization_config")
-    method = _method(quantization)
-    if not isinstance(quantization, Mapping) or method not in _SCALES:
-        return
-    needed = [_SCALES[method], "qzeros"] if method in INTEGERS else [_SCALES[method]]
-    for name, tensor in tensors.items():
-        stem, _, kind = name.rpartition(".")
-        if kind == "weight_g_idx":
-            raise ModelError(f"{where}: the groups of {stem} are in an order of their own")
-        if kind not in _PACKED and not (kind == "weight" and tensor.dtype in _ROUNDED):
-            continue
-        lacking = [end for end in needed if f"{stem}.{end}" not in tensors]
-        if lacking:
-            raise ModelError(f"{where} lacks weights: {stem}.{lacking[0]} for one")
-        scale = tensors[f"{stem}.{needed[0]}"]
-        if method == "fp8" and not _fills(tensor, scale, quantization.get("weight_block_size")):
-            raise ModelError(
-                f"{where}: {stem} does not consist of whole blocks, transformers cannot unpack it"
-            )
-
-
 def count_parameters(config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> int:
     """Numbers in the files of a checkpoint, after unpacking where it is unpacked.
 
@@ -148,19 +107,20 @@ def count_parameters(config: Mapping[str, Any], tensors: Mapping[str, StoredTens
         tensors: of its files, by name.
     """
     quantization = config.get("quantization_config")
-    if not isinstance(quantization, Mapping) or not unpacks(_method(quantization)):
+    if not isinstance(quantization, Mapping) or not unpacks(method_of(quantization)):
         return sum(tensor.count for tensor in tensors.values())
     total = 0
     for name, tensor in tensors.items():
         kind = name.rpartition(".")[2]
-        if kind in _PACKED:
-            total += tensor.count * _PACKED_BITS // _bits(quantization)
+        if kind in PACKED:
+            total += tensor.count * WORD_BITS // bits_of(quantization)
         elif not kind.endswith(_HELPERS):
             total += tensor.count
     return total
 
 
-def _method(quantization: Any) -> str | None:
+def method_of(quantization: Any) -> str | None:
+    """How a ``quantization_config`` names its method, None where it names none."""
     known = quantization if isinstance(quantization, Mapping) else {}
     method = known.get("quant_method")
     return None if method is None else str(method).replace("_", "-")
@@ -180,7 +140,8 @@ def _is_known(method: str, quantization: Mapping[str, Any]) -> bool:
     return bits in (4, 8) and form in ("gptq", "gptq_v2") and not quantization.get("dynamic")
 
 
-def _bits(quantization: Mapping[str, Any]) -> int:
+def bits_of(quantization: Mapping[str, Any]) -> int:
+    """Bits of each packed number; those of a whole word where nothing sensible is said."""
     try:
         if "bits" in quantization:
             bits = int(quantization["bits"])
@@ -189,16 +150,4 @@ def _bits(quantization: Mapping[str, Any]) -> int:
             bits = int(group["weights"]["num_bits"])
     except (AttributeError, KeyError, TypeError, ValueError):
         bits = 0
-    return bits if 0 < bits < _PACKED_BITS else _PACKED_BITS
-
-
-def _fills(weight: StoredTensor, scale: StoredTensor, block: Any) -> bool:
-    """Whether the blocks that the scales stand for are those that transformers takes them for.
-
-    It divides a weight by the number of its scales.
-    """
-    if len(scale.shape) < 2 or len(weight.shape) != 2:
-        return scale.count == 1
-    sizes = block if isinstance(block, list) and len(block) == 2 else (0, 0)
-    sides = zip(weight.shape, scale.shape, sizes, strict=True)
-    return all(count == 1 or size * count == side for side, count, size in sides)
+    return bits if 0 < bits < WORD_BITS else WORD_BITS
