@@ -54,7 +54,7 @@ class Ranks(RankSums):
         """
         super().__init__(start.count)
         if dist.is_initialized():
-            raise ModelError("this process is one of several in torch.distributed already")
+            raise ModelError("--tensor-parallel runs one pair at a time in a process")
         self._folder = tempfile.TemporaryDirectory(prefix="vidcap-", ignore_cleanup_errors=True)
         self.start = replace(start, meeting=Path(self._folder.name) / "ranks")
         self._changes: deque[Change] = deque()
