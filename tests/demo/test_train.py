@@ -84,6 +84,14 @@ def test_a_run_leaves_two_checkpoints_that_load(tokenizer: Any, tmp_path: Path) 
     before = weights(pair.target)
     train(pair, "all")
     assert not same(before, pair.target.state_dict())
+    answers, events = (
+        torch.load(tmp_path / f"{name}.pt", weights_only=True)["module"]
+        for name in ("answers", "events")
+    )
+    name = "model.lm_head.weight"
+    mean = 0.25 * answers[name] + 0.75 * events[name]
+    assert not torch.equal(answers[name], events[name])
+    torch.testing.assert_close(pair.target.lm_head.weight.detach(), mean)
     for name, model in (("target", pair.target), ("draft", pair.draft)):
         loaded = AutoModelForImageTextToText.from_pretrained(tmp_path / name)
         assert same(loaded.state_dict(), {k: v.bfloat16() for k, v in model.state_dict().items()})

@@ -84,3 +84,5 @@ LABEL_WEIGHT, STATE_WEIGHT = 0.15, 0.2
 FAR_WEIGHT = 0.3
 #: Layers of target and draft behind which the text model should know it.
 STATE_LAYERS = (4, 0)
+#: Share of ``events`` in the target that is saved; ``answers`` has the rest.
+EVENTS_SHARE = 0.75

@@ -120,7 +120,7 @@ class SpeculationSettings:
     lvspec_mode: Literal["guarded", "paper"] = "guarded"
     lvspec_top_n: int = 10
     lvspec_shift: Literal["on", "off"] = "on"
-    loose_delta: float = 0.3
+    loose_delta: float = 0.05
     guard_words: Literal["on", "off"] = "on"
     fly_mode: Literal["paper", "code"] = "paper"
     fly_theta: float = 0.3

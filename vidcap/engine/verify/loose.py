@@ -74,7 +74,7 @@ class Guards:
     """What is never loosened: some tokens, what the target finds improbable, and any node beside
     one that the target chose."""
 
-    def __init__(self, strict_ids: frozenset[int] = frozenset(), least_prob: float = 0.3):
+    def __init__(self, strict_ids: frozenset[int] = frozenset(), least_prob: float = 0.05):
         """Args:
         strict_ids: tokens that must match exactly, on either side of a mismatch: stop and special
             tokens, digits, negations.
