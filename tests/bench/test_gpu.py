@@ -38,6 +38,18 @@ def test_nothing_is_begun_when_the_time_is_up() -> None:
     assert [row.what for row in rows] == ["read bandwidth", *["not run"] * len(gpu.PAIRS)]
 
 
+def test_a_model_is_left_in_the_middle_when_the_time_is_up() -> None:
+    plan = replace(gpu.smoke_plan(), repeats=1, video_tokens=64)
+    target, draft = gpu.PAIRS[0]
+    models = [random_model(name, CPU, torch.float32, small=True) for name in (target, draft)]
+    rows = [
+        *gpu._exactness(*models, target, plan, end=0.0),
+        *gpu._speed(models[0], target, plan, 1e9, end=0.0),
+    ]
+    assert [row.what for row in rows] == ["methods from plain on", "contexts from 64 on"]
+    assert {row.figure for row in rows} == {"not run, the time was up"}
+
+
 def test_a_difference_is_told_with_the_margin_there() -> None:
     assert gpu._agreement([5, 6, 7], [5, 6, 7], [0.5, 0.25, 1.0]) == (
         "all 3 tokens (smallest margin 0.25)"

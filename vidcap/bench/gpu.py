@@ -118,10 +118,11 @@ def measure(
     plan: Plan, pairs: Sequence[tuple[str, str]] = PAIRS, progress: Callable[[str], object] = str
 ) -> Iterator[Row]:
     """All figures, pair by pair, until the time is up."""
-    begin, bandwidth = time.perf_counter(), _bandwidth(plan)
+    end = time.perf_counter() + plan.deadline_s
+    bandwidth = _bandwidth(plan)
     yield Row("device", "read bandwidth", f"{bandwidth / 1e9:.0f} GB/s")
     for target_name, draft_name in pairs:
-        if time.perf_counter() - begin > plan.deadline_s:
+        if time.perf_counter() > end:
             yield Row(target_name, "not run", "the time was up")
             continue
         progress(f"{target_name} + {draft_name}")
@@ -129,10 +130,9 @@ def measure(
             random_model(name, plan.device, plan.dtype, small=plan.small)
             for name in (target_name, draft_name)
         )
-        yield from _exactness(target, draft, target_name, plan)
+        yield from _exactness(target, draft, target_name, plan, end)
         for name, model in ((target_name, target), (draft_name, draft)):
-            if time.perf_counter() - begin <= plan.deadline_s:
-                yield from _speed(model, name, plan, bandwidth)
+            yield from _speed(model, name, plan, bandwidth, end)
         del target, draft
         _collect(plan)
 
@@ -145,7 +145,7 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 @torch.inference_mode()
 def _exactness(
-    target: ReleasedVideoModel, draft: ReleasedVideoModel, name: str, plan: Plan
+    target: ReleasedVideoModel, draft: ReleasedVideoModel, name: str, plan: Plan, end: float
 ) -> Iterator[Row]:
     """How far methods follow ``generate``, and how clear the choice was where one leaves it."""
     video = random_video(target, plan.video_tokens)
@@ -160,6 +160,9 @@ def _exactness(
     base = Decoder.prefill(target.language, prefix)
     margins = choice_margins(base, suffix, logits, expected)
     for method, settings in METHODS.items():
+        if time.perf_counter() > end:
+            yield Row(name, f"methods from {method} on", "not run, the time was up")
+            return
         request = Request(suffix, limits, logits)
         tokens = _answer(target, draft, video, settings, request)
         yield Row(name, f"{method} equals generate", _agreement(tokens, expected, margins))
@@ -190,10 +193,15 @@ def _agreement(tokens: Sequence[int], expected: Sequence[int], margins: Sequence
 
 
 @torch.inference_mode()
-def _speed(model: ReleasedVideoModel, name: str, plan: Plan, bandwidth: float) -> Iterator[Row]:
+def _speed(
+    model: ReleasedVideoModel, name: str, plan: Plan, bandwidth: float, end: float
+) -> Iterator[Row]:
     """Prefill and steps behind keys and values of random numbers, by context and width."""
     weights = sum(weight.nbytes for weight in _step_weights(model))
     for context in plan.contexts:
+        if time.perf_counter() > end:
+            yield Row(name, f"contexts from {context} on", "not run, the time was up")
+            return
         _reset_peak(plan)
         prefix = _random_prefix(model, context)
         prefill = _timed(partial(Decoder.prefill, model.language, prefix), plan, 1)

@@ -52,7 +52,7 @@ METHODS: dict[str, SpeculationSettings] = {
             prune=0.9,
             prune_by="uniform",
             verify="loose",
-            summary="NOT lossless: drafts with little visual content stand unchecked (LVSpec)",
+            summary="NOT lossless: drafts that no guard holds stand unchecked (after LVSpec)",
         ),
         SpeculationSettings(
             "fly",

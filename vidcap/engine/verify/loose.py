@@ -1,4 +1,4 @@
-"""Loose verification: drafts that carry little visual content are let through unchecked.
+"""Loose verification: some drafts are let through although the target would have written otherwise.
 
 LVSpec (arXiv 2604.05650) ranks drafted tokens by visual relevance and checks the relevant ones
 only; FLy (arXiv 2511.22972) forgives a mismatch where the target was unsure and the draft went on
