@@ -63,7 +63,7 @@ def estimated(
     [
         ("qwen2_vl", False, 4, "float32"),
         ("qwen2_5_vl", True, 8, "float32"),
-        ("qwen3_vl", False, 8, "bfloat16"),
+        ("qwen3_vl", False, 24, "bfloat16"),
         ("llava_onevision", False, 24, "bfloat16"),
     ],
 )
