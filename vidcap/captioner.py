@@ -251,13 +251,16 @@ class Captioner:
     def _load(self) -> LoadedModels:
         if self._models is None:
             begin = time.perf_counter()
+            from vidcap.engine.attention import rows_per_block
+            from vidcap.engine.costs import CostTable
             from vidcap.engine.policy import Policy
             from vidcap.models.loading import load_pair_folders
 
             pair = load_pair_folders(self._setup.folders, self.model)
             self._share_threads(pair)
             end = time.perf_counter()
-            self._models = LoadedModels(pair, Policy(), load_s=end - begin)
+            block = rows_per_block(pair.target.language.kv_spec)
+            self._models = LoadedModels(pair, Policy(costs=CostTable(block)), load_s=end - begin)
             if self._trace is not None:
                 self._trace.add("load models", begin, end)
         return self._models

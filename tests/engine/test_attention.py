@@ -57,7 +57,7 @@ def test_split_equals_dense(
     old = tail - rows if tail > rows else 0
     kv.write(0, 0, key[:, :, prefix : prefix + old], value[:, :, prefix : prefix + old])
     new_key, new_value = (t[:, :, prefix + old :] for t in (key, value))
-    step = AttentionStep(kv, old, tail, bias[None, None].repeat(1, 1, group, 1))
+    step = AttentionStep(kv, old, tail, bias=bias[None, None].repeat(1, 1, group, 1))
     out, weights = split_attention(
         SimpleNamespace(layer_idx=0), query, new_key, new_value, None, scaling=0.3, vidcap=step
     )

@@ -55,6 +55,9 @@ class Scripted(Policy):
         self.depths = list(depths)
         self.left = 0
 
+    def worthy(self, chances: Sequence[float]) -> int:
+        return len(chances)
+
     def drafts(self, *, ready: bool = True) -> bool:
         self.left = self.depths.pop(0)
         self.depths.append(self.left)

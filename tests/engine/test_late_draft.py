@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +41,9 @@ class Losing(Policy):
     asked: list[bool] = field(default_factory=list)
     least_chance = 0.0
     _lost: bool = True
+
+    def worthy(self, chances: Sequence[float]) -> int:
+        return len(chances)
 
     def drafts(self, *, ready: bool = True) -> bool:
         self.asked.append(ready)

@@ -241,6 +241,9 @@ class Watched(Policy):
         super().__init__()
         self.told: list[tuple[int, list[tuple[float, bool]]]] = []
 
+    def worthy(self, chances: Sequence[float]) -> int:
+        return len(chances)
+
     def drafts(self, *, ready: bool = True) -> bool:
         self.levels = 3
         return True

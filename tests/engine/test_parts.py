@@ -12,10 +12,11 @@ import torch
 from tests.engine.runs import Run
 from tests.tiny import random_frames
 from vidcap.engine import attention
+from vidcap.engine import kv as kv_module
 from vidcap.engine.attention import AttentionStep, split_attention
 from vidcap.engine.kernels import attend, attend_reference
 from vidcap.engine.kv import KVCache, KVSpec
-from vidcap.engine.parts import count_lead, count_parts, cut
+from vidcap.engine.parts import count_lead, count_parts, cut, joins_tail
 from vidcap.engine.probe import Needs, Probe
 from vidcap.models.loading import load_model
 from vidcap.settings import method_settings
@@ -43,6 +44,15 @@ def cuts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(attention, "merge_parts", counted)
     return joined
+
+
+@pytest.fixture(params=["whole prefix before the tail", "some rows before the tail"])
+def copied(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether forks have the whole prefix in front of their tail."""
+    whole = request.param == "whole prefix before the tail"
+    if not whole:
+        monkeypatch.setattr(kv_module, "LARGEST_COPIED_BYTES", 0)
+    return whole
 
 
 def draw(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -75,9 +85,10 @@ def run(
     kv = kv.fork(TAIL) if forked else kv
     first = total - rows
     kv.write(0, 0, key[:, :, prefix:first], value[:, :, prefix:first])
-    led = torch.nn.functional.pad(bias, (kv.lead, 0))
+    lead = kv.lead_for(rows) if probe is None else 0
+    led = torch.nn.functional.pad(bias, (lead, 0))
     mask = led[None, None].repeat(batch, 1, group, 1).to(dtype)
-    step = AttentionStep(kv, TAIL - rows, TAIL, mask, probe)
+    step = AttentionStep(kv, TAIL - rows, TAIL, lead, mask, probe)
     out, _ = split_attention(
         SimpleNamespace(layer_idx=0),
         query,
@@ -101,13 +112,14 @@ def run(
     ("prefix", "forked"), [(130, False), (301, True), (1045, False), (1045, True), (1143, True)]
 )
 def test_every_number_of_rows_equals_dense_attention(
-    prefix: int, forked: bool, threads: int, cuts: list[int]
+    prefix: int, forked: bool, threads: int, cuts: list[int], copied: bool
 ) -> None:
     for rows in range(1, 41):
         out, expected = run(rows, prefix, forked=forked)
         torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
     assert set(cuts) <= set(range(2, threads + 1))
-    assert bool(cuts) == (threads > 1)
+    if not (forked and copied):  # what is in one piece with the tail may be better off whole
+        assert bool(cuts) == (threads > 1)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +127,7 @@ def test_every_number_of_rows_equals_dense_attention(
 )
 @pytest.mark.parametrize("prefix", [1, 7, 301, 1030])
 def test_several_sequences_and_key_heads(
-    batch: int, kv_heads: int, group: int, prefix: int, threads: int
+    batch: int, kv_heads: int, group: int, prefix: int, threads: int, copied: bool
 ) -> None:
     for rows in (1, 2, 11, 26, 33):
         out, expected = run(
@@ -179,7 +191,8 @@ def test_every_key_is_in_one_part(shape: tuple[int, int], keys: int, parts: int)
         (1, 1, 3, 1045, 1, 1),  # nobody to share with
         (1, 1, 3, 1045, 2, 2),
         (1, 1, 78, 1045, 2, 2),  # three blocks on two threads
-        (1, 1, 33, 1045, 2, 1),  # two blocks
+        (1, 1, 33, 1045, 2, 2),  # a full block and one that is next to nothing
+        (1, 1, 64, 1045, 2, 1),  # two full ones
         (1, 2, 4, 1045, 2, 1),
         (1, 1, 3, 100, 2, 1),  # too short
         (1, 1, 3, 0, 2, 1),
@@ -192,6 +205,26 @@ def test_parts_go_by_blocks_threads_and_length(
     sequences: int, kv_heads: int, rows: int, keys: int, threads: int, parts: int
 ) -> None:
     assert count_parts(sequences, kv_heads, rows, keys, threads) == parts
+
+
+@pytest.mark.parametrize(
+    ("kv_heads", "rows", "keys", "threads", "joins"),
+    [
+        (1, 3, 1045, 1, True),
+        (1, 3, 1045, 2, True),  # what parts would save is less than what a call more takes
+        (1, 3, 4117, 2, False),
+        (1, 3, 4117, 1, True),  # nobody to share with
+        (1, 33, 1045, 2, True),
+        (1, 78, 1045, 2, False),  # three blocks on two threads
+        (1, 78, 149, 2, True),
+        (2, 4, 4117, 2, True),
+        (1, 300, 1045, 2, False),  # the mask would be large
+    ],
+)
+def test_prefix_and_tail_are_one_piece_where_that_is_faster(
+    kv_heads: int, rows: int, keys: int, threads: int, joins: bool
+) -> None:
+    assert joins_tail(1, kv_heads, rows, keys, threads) == joins
 
 
 @pytest.mark.parametrize(
@@ -217,18 +250,21 @@ def test_a_probe_sees_the_same_in_parts(forked: bool) -> None:
         torch.testing.assert_close(whole, parted, atol=1e-6, rtol=1e-4)
 
 
-def test_the_lead_of_a_fork_is_the_end_of_the_prefix_and_no_part_of_its_tail() -> None:
+def test_the_lead_of_a_fork_is_the_end_of_the_prefix_and_no_part_of_its_tail(copied: bool) -> None:
     spec = KVSpec(2, 2, 1, DIM, torch.float32, torch.device("cpu"))
     kv = KVCache(spec, 1, 4)
     for layer in range(2):
         kv.freeze(layer, draw(layer, 1, 2, 530, DIM), draw(layer + 5, 1, 2, 530, DIM))
     fork = kv.fork(4)
-    assert (kv.lead, fork.lead, fork.capacity) == (0, 18, kv.capacity)
+    assert (kv.lead, fork.lead, fork.capacity) == (0, 530 if copied else 18, kv.capacity)
+    assert (kv.lead_for(1), fork.lead_for(1)) == (0, fork.lead)
+    assert fork.lead_for(1000) == 18
     for layer, pair in enumerate(kv.prefix):
-        led = fork.lead_and_tail(layer, 3)
-        assert led.shape == (2, 1, 2, 21, DIM)
-        for ours, prefix in zip(led, pair, strict=True):
-            assert torch.equal(ours[:, :, :18], prefix[:, :, 512:])
+        for lead in {0, 18, fork.lead}:
+            led = fork.lead_and_tail(layer, lead, 3)
+            assert led.shape == (2, 1, 2, lead + 3, DIM)
+            for ours, prefix in zip(led, pair, strict=True):
+                assert torch.equal(ours[:, :, :lead], prefix[:, :, 530 - lead :])
         assert fork.tail(layer).abs().sum() == 0
 
 
@@ -246,7 +282,7 @@ def test_parts_follow_a_prefix_that_is_replaced() -> None:
 
 
 def test_answers_behind_a_prefix_in_parts_equal_generate(
-    tiny_target: Path, tiny_perturbed: Path, cuts: list[int]
+    tiny_target: Path, tiny_perturbed: Path, cuts: list[int], copied: bool
 ) -> None:
     cpu, before = torch.device("cpu"), torch.get_num_threads()
     target, draft = (load_model(path, cpu, torch.float32) for path in (tiny_target, tiny_perturbed))
@@ -258,4 +294,4 @@ def test_answers_behind_a_prefix_in_parts_equal_generate(
     answers = [run.ask("What moves?", method_settings(name))[0] for name in names]
     torch.set_num_threads(before)
     assert answers == [expected] * len(names)
-    assert max(cuts) > 1
+    assert copied or max(cuts) > 1

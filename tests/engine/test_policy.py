@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from vidcap.engine.policy import CostTable, HitTable, Policy
+from vidcap.engine.costs import CostTable
+from vidcap.engine.policy import HitTable, Policy
 
 DRAFT_S, VERIFY_S, ROW_S = 3.6e-3, 18e-3, 0.2e-3
 
@@ -163,23 +164,16 @@ def test_confidence_is_believed_as_far_as_it_was_right() -> None:
     assert table.chance(0.92) > 0.95
 
 
-def test_costs_have_a_fixed_part_and_one_per_row() -> None:
-    costs = CostTable()
-    assert costs.verify(5) == 0
-    costs.observe_verify(1, 500.0)  # the first call of all does not count
-    costs.observe_verify(1, 10.0)
-    assert 10.0 < costs.verify(26) < 20.0
-    for rows in (3, 11, 26, 5):
-        costs.observe_verify(rows, 9.8 + 0.2 * rows)
-    assert costs.verify(21) == pytest.approx(14.0)
-    assert costs.row() == pytest.approx(0.2)
-    costs.observe_verify(1, 1000.0)
-    assert costs.plain_s == pytest.approx(14.0)
-    assert costs.plain() <= 14.0
-    assert costs.verify(1) < 20
-    costs.observe_draft(4, 80.0)
-    costs.observe_draft(4, 8.0)
-    assert costs.draft() == 2.0
+def test_a_tree_stops_where_a_block_is_full() -> None:
+    policy = Policy(costs=CostTable(8.0))
+    for rows in [1, 1, 1, 4, 8, 9, 12, 16, 17, 20, 24, 25] * 3:
+        policy.costs.observe_verify(rows, 5.0 + 0.05 * rows + 3.0 * (-(-rows // 8) - 1))
+    falling = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05]
+    assert policy.worthy(falling) == 7  # with the root they fill one block
+    assert policy.worthy([0.9, 0.8]) == 2
+    assert policy.worthy([0.0]) == 1
+    assert policy.worthy([0.95] * 20) == 20
+    assert policy.worthy([0.95] * 15 + [0.1] * 5) == 15  # two blocks
 
 
 def test_a_longer_video_makes_old_costs_void() -> None:

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vidcap.engine.kernels import attend, merge, takes_flash
-from vidcap.engine.kv import KVCache
+from vidcap.engine.kernels import BLOCK_ROWS, attend, flash_works, merge, takes_flash
+from vidcap.engine.kv import KVCache, KVSpec
 from vidcap.engine.parts import count_parts, merge_parts, stacked
 from vidcap.engine.probe import Probe
 from vidcap.engine.shards import Shards
@@ -59,8 +59,9 @@ class AttentionStep:
         prefix_rows: rows of a prefill that make the frozen prefix, the others are the first of the
             tail; None where all of them are prefix.
         rows: tail rows that may be attended to (committed rows and those of this pass).
+        lead: last rows of the prefix that are attended to in one call with the tail.
         bias: additive mask [b, 1, group * q, lead + rows] in the model's dtype, 0 or -inf, None
-            where every row of the tail is visible to every query; `lead` as in ``kv``.
+            where every row of the tail is visible to every query.
         probe: collects what was asked for, None where nothing was.
         deepstack: what to add behind the first layers of a prefill, None for nothing.
         on_layer: called in every layer of a prefill with the layer's index, by the thread that runs
@@ -75,6 +76,7 @@ class AttentionStep:
     kv: KVCache
     first: int | None = None
     rows: int = 0
+    lead: int = 0
     bias: Tensor | None = None
     probe: Probe | None = None
     deepstack: Deepstack | None = None
@@ -170,17 +172,12 @@ def attend_tail(query: Tensor, step: AttentionStep, layer: int, scale: float) ->
         [b, q, heads, d].
     """
     batch, heads, rows, dim = query.shape
-    kv, spec, bias = step.kv, step.kv.spec, step.bias
+    kv, spec = step.kv, step.kv.spec
     packed = query.reshape(batch, spec.kv_heads, spec.group * rows, dim)
-    lead = kv.lead
-    tail = kv.lead_and_tail(layer, step.rows)
-    if lead and step.probe is not None:  # it asks about the prefix as a whole
-        lead, tail = 0, tail.narrow(3, lead, step.rows)
-        bias = None if bias is None else bias[..., kv.lead :]
-    key, value = tail
-    out, lse = attend(packed, key, value, scale, bias, spec.attention)
-    if kv.prefix:
-        out = _with_prefix(packed, out, lse, step, layer, scale, lead)
+    key, value = kv.lead_and_tail(layer, step.lead, step.rows)
+    out, lse = attend(packed, key, value, scale, step.bias, spec.attention)
+    if kv.prefix_length > step.lead:
+        out = _with_prefix(packed, out, lse, step, layer, scale)
     return out.reshape(batch, heads, rows, dim).transpose(1, 2)
 
 
@@ -191,20 +188,19 @@ def _with_prefix(
     step: AttentionStep,
     layer: int,
     scale: float,
-    lead: int,
 ) -> Tensor:
-    """Attention to everything, from that to the tail and the last `lead` rows of the prefix.
+    """Attention to everything, from that to the tail and the step's lead.
 
     Shapes are as in :func:`attend`.
     """
     kv, kernel = step.kv, step.kv.spec.attention
     key, value = kv.prefix[layer]
     batch, kv_heads, rows, _ = query.shape
-    keys, parts = key.shape[2] - lead, 1
+    keys, parts = key.shape[2] - step.lead, 1
     if query.device.type == "cpu" and takes_flash(query, kernel):
         parts = count_parts(batch, kv_heads, rows, keys, torch.get_num_threads())
     if parts == 1:
-        if lead:
+        if step.lead:
             key, value = key.narrow(2, 0, keys), value.narrow(2, 0, keys)
         prefix_out, prefix_lse = attend(query, key, value, scale, kernel=kernel)
         joined = merge(prefix_out, prefix_lse, out, lse)
@@ -237,6 +233,14 @@ def _tell(
         probe.add_attention(query, key, scale, both, shards)
     if probe.needs.visual_mass and last:
         probe.add_mass(query, key, scale, prefix_lse, both, shards)
+
+
+def rows_per_block(spec: KVSpec) -> float:
+    """Tokens whose query rows the flash kernel of a CPU takes as one piece; 0 where none does."""
+    if spec.device.type != "cpu" or spec.attention == "sdpa":
+        return 0.0
+    works = flash_works(spec.device, spec.dtype, spec.head_dim)
+    return BLOCK_ROWS / spec.group if works else 0.0
 
 
 def _without_step(

@@ -147,11 +147,14 @@ class Decoder:
         begin, first = length + offset, self.prefix.suffix_start
         if begin + count > self.kv.capacity:
             raise ValueError(f"{begin + count} rows in a tail of {self.kv.capacity}")
+        # A probe asks about the prefix as a whole.
+        lead = self.kv.lead_for(count) if probe is None else 0
         step = AttentionStep(
             kv=self.kv,
             first=begin,
             rows=begin + count,
-            bias=self._bias(mask),
+            lead=lead,
+            bias=self._bias(mask, lead),
             probe=probe,
             positions=range(first, first + self.kv.capacity),
         )
@@ -166,10 +169,10 @@ class Decoder:
         """Position ids of text `offsets` (Long[b, n]) tokens behind the prefix."""
         return text_positions(self.prefix.suffix_start, offsets, self._planes)
 
-    def _bias(self, mask: Tensor | None) -> Tensor | None:
+    def _bias(self, mask: Tensor | None, lead: int) -> Tensor | None:
         if mask is None or mask.shape[1:] == (1, 1):
             return None
-        spec, before = self.kv.spec, self.kv.lead + self.kv.length
+        spec, before = self.kv.spec, lead + self.kv.length
         batch, count, columns = mask.shape
         shape = (batch, spec.group, count, before + columns)
         bias = torch.zeros(shape, dtype=spec.dtype, device=spec.device)

@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec
 import torch
 from torch import Tensor
 
-from vidcap.engine.parts import Parts, count_lead, cut
+from vidcap.engine.parts import LARGEST_COPIED_BYTES, Parts, count_lead, cut, joins_tail
 from vidcap.engine.shards import Shards
 from vidcap.settings import AttentionName
 
@@ -86,8 +86,9 @@ class KVCache:
 
     Attributes:
         prefix: per layer a pair ([b, kv_heads, P, head_dim], same), empty before the prefill.
-        lead: last rows of the prefix that lie in front of the tail once more, where the kernels
-            take the rest of the prefix sooner without them.
+        lead: last rows of the prefix that lie in front of the tail once more. A small prefix lies
+            there whole, so that one call attends to both; of a large one, only what the kernels
+            take the rest sooner without.
         tails: per run of layers on one device [layers, 2, b, kv_heads, capacity, head_dim]; zeros
             where nothing was written, because a NaN in a masked row would survive the product with
             a zero probability.
@@ -142,9 +143,19 @@ class KVCache:
             raise ValueError(f"prefix of layer {layer} after {len(self.prefix)} layers")
         self.prefix.append((key.contiguous(), value.contiguous()))
 
-    def lead_and_tail(self, layer: int, rows: int) -> Tensor:
-        """Keys and values [2, b, kv_heads, lead + rows, d] of lead and first tail rows."""
-        return self._led[layer].narrow(3, 0, self.lead + rows)
+    def lead_for(self, rows: int) -> int:
+        """How many of the lead's last rows a pass over `rows` tokens should see with the tail."""
+        keys = self.prefix_length
+        if self.lead < keys or not keys:
+            return self.lead
+        batch, kv_heads = self.tails[0].shape[2], self.spec.kv_heads
+        threads = torch.get_num_threads()
+        joins = joins_tail(batch, kv_heads, self.spec.group * rows, keys, threads)
+        return keys if joins else count_lead(keys)
+
+    def lead_and_tail(self, layer: int, lead: int, rows: int) -> Tensor:
+        """Keys and values [2, b, kv_heads, lead + rows, d]: last lead rows, first tail rows."""
+        return self._led[layer].narrow(3, self.lead - lead, lead + rows)
 
     def prefix_parts(self, layer: int, parts: int, keys: int) -> Parts:
         """The first `keys` rows of a layer's prefix in parts.
@@ -213,7 +224,9 @@ class KVCache:
         """A cache that shares this one's prefix and starts with an empty tail of its own."""
         spec, lead = self.spec, 0
         if spec.attention != "sdpa" and all(device.type == "cpu" for device in spec.devices):
-            lead = count_lead(self.prefix_length)
+            small = sum(key.nbytes + value.nbytes for key, value in self.prefix)
+            whole = small <= LARGEST_COPIED_BYTES
+            lead = self.prefix_length if whole else count_lead(self.prefix_length)
         other = KVCache(spec, self.tails[0].shape[2], tail_rows, lead)
         other.share_prefix(self)
         return other

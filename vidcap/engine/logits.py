@@ -48,6 +48,11 @@ class LogitsStack:
             self._seen = torch.zeros(prompt_ids.shape[0], vocab, dtype=torch.bool, device=device)
             self.commit(prompt_ids)
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether scores depend on the tokens before."""
+        return self._seen is not None
+
     def commit(self, tokens: Tensor) -> None:
         """Add committed tokens (Long[b, n]) to the history."""
         if self._seen is not None:

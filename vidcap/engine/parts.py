@@ -1,14 +1,18 @@
 """A long frozen prefix cut into parts that are attended to side by side.
 
 The flash kernel of CPUs shares its work out by sequences, key heads and blocks of 32 query rows.
-One row of a model with one key head is a single block, and three blocks on two threads take as long
-as four. Parts of the prefix side by side are more blocks of less work
-each. The softmax over all parts follows from their log-sum-exps, as flash-decoding does it on GPUs
-(https://pytorch.org/blog/flash-decoding).
+One row of a model with one key head is a single block, three blocks on two threads take as long as
+four, and of 33 rows one thread takes 32. Parts of the prefix side by side are more blocks of less
+work each. The softmax over all parts follows from their log-sum-exps, as flash-decoding does it on
+GPUs (https://pytorch.org/blog/flash-decoding).
+
+Parts cost a call for the tail, and a merge. A small prefix lies in front of the tail once more, so
+that one call can attend to both where that is faster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,6 +20,9 @@ import torch
 from torch import Tensor
 
 from vidcap.engine.kernels import BLOCK_ROWS
+
+#: Largest prefix, keys and values of all layers, of which a copy lies in front of the tail.
+LARGEST_COPIED_BYTES = 1 << 25
 
 #: Keys that the kernel takes as one piece.
 _BLOCK_KEYS = 512
@@ -26,9 +33,21 @@ _FEW_KEYS = 64
 #: From this many rows on the kernel's blocks are larger, and there are blocks enough.
 _MANY_ROWS = 192
 
-#: What a part more costs beside its keys (a view, a mask, its share in the merge), in keys of a
-#: block: 5 us on two threads of an AMD EPYC, where a key takes a block of 3 to 32 rows 0.1-0.25 us.
+#: Fewest keys of a part.
 _PART_KEYS = 64
+
+#: What a block costs for each of its keys beside its rows, which is mostly bringing keys and values
+#: into the order of the matrix products, in rows: blocks of 3, 18 and 32 rows took 96, 165 and
+#: 240 us behind 1,024 keys, one thread of an AMD EPYC.
+_BLOCK_ROWS_MORE = 14
+
+#: What a part more costs in products of rows and keys: its view, its mask and its share in the
+#: merge took 8 to 15 us where such a product takes 0.005.
+_PART_COST = 2400
+
+#: What it costs in such products to attend to the tail apart from the prefix: another call and the
+#: merge took 50 to 90 us in a decode step of 12 layers, behind 1,045 and 4,117 tokens.
+_TAIL_COST = 18000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +72,9 @@ class Parts:
 
 
 @lru_cache(maxsize=1024)
-def count_parts(sequences: int, kv_heads: int, rows: int, keys: int, threads: int) -> int:
+def count_parts(
+    sequences: int, kv_heads: int, rows: int, keys: int, threads: int, joined: bool = False
+) -> int:
     """How many parts of a prefix take the least time, 1 where it should stay whole.
 
     Args:
@@ -61,20 +82,42 @@ def count_parts(sequences: int, kv_heads: int, rows: int, keys: int, threads: in
         rows: query rows per key head.
         keys: of the prefix.
         threads: that share the work.
+        joined: whether the tail is attended to in the same call where the prefix stays whole.
     """
     if rows >= _MANY_ROWS or (sequences > 1 and kv_heads > 1):
         return 1  # for the latter: no view has parts, sequences and heads in two dimensions
-    blocks = sequences * kv_heads * -(-rows // BLOCK_ROWS)
+    whole, rest = divmod(rows, BLOCK_ROWS)
+    blocks = [BLOCK_ROWS + _BLOCK_ROWS_MORE] * whole
+    if rest:
+        blocks.append(max(2, rest) + _BLOCK_ROWS_MORE)
+    blocks *= sequences * kv_heads
 
     def cost(parts: int) -> float:
-        return -(-blocks * parts // threads) * keys / parts + _PART_KEYS * (parts - 1)
+        apart = _TAIL_COST if joined and parts > 1 else 0
+        return _busiest(blocks * parts, threads) * keys / parts + _PART_COST * (parts - 1) + apart
 
     most = max(1, min(threads, keys // _PART_KEYS))
     return min(range(1, most + 1), key=cost)
 
 
+def _busiest(blocks: Sequence[int], threads: int) -> int:
+    """The largest share of a thread; each takes equally many blocks that follow each other."""
+    each = -(-len(blocks) // threads)
+    return max(sum(blocks[at : at + each]) for at in range(0, len(blocks), each))
+
+
+def joins_tail(sequences: int, kv_heads: int, rows: int, keys: int, threads: int) -> bool:
+    """Whether one call over prefix and tail, side by side in memory, is the fastest for these rows.
+
+    Of many rows it is not: the mask of the tail would have to cover the prefix as well.
+    """
+    if rows >= _MANY_ROWS:
+        return False
+    return count_parts(sequences, kv_heads, rows, keys, threads, joined=True) == 1
+
+
 def count_lead(keys: int) -> int:
-    """How many of the last keys of a prefix should be attended to together with the tail.
+    """How many of the last keys of a prefix should be attended to with the tail, if not all.
 
     A piece of few keys takes the kernel nearly as long as one of many, and the tail is a piece
     anyway. Of other lengths only what keeps parts from being equally long is worth moving.

@@ -17,9 +17,12 @@ to wait until that pays for it.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
+from vidcap.engine.costs import CostTable
 
 #: Most drafted tokens of a round, most levels, and most nodes of a level that the draft runs.
 LARGEST_AUTO_TREE, DEEPEST_AUTO_TREE, AUTO_WIDTH = 25, 12, 3
@@ -28,11 +31,6 @@ LARGEST_AUTO_TREE, DEEPEST_AUTO_TREE, AUTO_WIDTH = 25, 12, 3
 _BINS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 0.995)
 #: Observations that a bin's middle counts for before anything was seen, and at most kept.
 _PRIOR, _MEMORY = 3.0, 150.0
-
-#: Share of one target call that every further row is taken to cost before two widths were seen.
-_ROW_SHARE = 0.02
-#: How many drafts' time a target call takes, before the draft's was seen.
-_TIMES_FASTER = 6.0
 
 #: One round in so many is decoded plainly, so that the price of a plain step stays known.
 _PLAIN_EVERY = 128
@@ -66,83 +64,6 @@ class HitTable:
         """How likely a token of this probability is the target's."""
         at = bisect(_BINS, prob)
         return (self.hits[at] + _PRIOR * prob) / (self.counts[at] + _PRIOR)
-
-
-@dataclass(slots=True)
-class CostTable:
-    """Seconds of a draft forward and of target calls by number of rows.
-
-    Target calls are taken to cost a fixed part and a part per row, fitted to the calls seen with
-    newer ones weighing more. The very first call of each kind is left out: it pays for kernels and
-    memory that later ones find ready.
-
-    Attributes:
-        draft_s, plain_s: of a draft forward, and of a target call over one row; None before the
-            first.
-    """
-
-    draft_s: float | None = None
-    plain_s: float | None = None
-    _sums: list[float] = field(default_factory=lambda: [0.0] * 5)
-    _calls: list[str] = field(default_factory=list)
-
-    def observe_draft(self, calls: int, seconds: float) -> None:
-        """Note a round's draft forwards."""
-        if calls and self._warm("draft"):
-            self.draft_s = _follow(self.draft_s, seconds / calls)
-
-    def observe_verify(self, rows: int, seconds: float) -> None:
-        """Note one target call."""
-        if not self._warm("verify"):
-            return
-        if rows == 1:
-            self.plain_s = _follow(self.plain_s, seconds)
-        if self._sums[0]:
-            seconds = min(seconds, 3 * self.verify(rows))  # a single slow call upsets nothing
-        keep, more = 1 - 1 / _MEMORY, (1.0, rows, seconds, rows * rows, rows * seconds)
-        self._sums = [old * keep + new for old, new in zip(self._sums, more, strict=True)]
-
-    def verify(self, rows: int) -> float:
-        """Expected seconds of a target call over `rows` rows; 0 before anything was seen."""
-        count, x, y, xx, xy = self._sums
-        if not count:
-            return 0.0
-        mean_rows, mean_s = x / count, y / count
-        spread = xx / count - mean_rows**2
-        if spread < 1:  # calls of one width: nothing is known about others yet
-            per_row = mean_s * _ROW_SHARE / (1 + _ROW_SHARE * (mean_rows - 1))
-        else:
-            per_row = max(0.0, (xy / count - mean_rows * mean_s) / spread)
-        return mean_s + per_row * (rows - mean_rows)
-
-    def plain(self) -> float:
-        """Expected seconds of a target call over one row.
-
-        Such calls are rare while drafting pays, so one that was slow would count for long: what the
-        wider calls say of one row counts where it is less.
-        """
-        return self.verify(1) if self.plain_s is None else min(self.plain_s, self.verify(1))
-
-    def row(self) -> float:
-        """Seconds of a further row."""
-        return self.verify(2) - self.verify(1)
-
-    def draft(self) -> float:
-        """Expected seconds of a draft forward."""
-        return self.plain() / _TIMES_FASTER if self.draft_s is None else self.draft_s
-
-    def _warm(self, kind: str) -> bool:
-        if kind in self._calls:
-            return True
-        self._calls.append(kind)
-        return False
-
-
-def _follow(old: float | None, new: float) -> float:
-    """A running estimate that a single slow call does not upset."""
-    if old is None:
-        return new
-    return old + 0.2 * (min(new, 3 * old) - old)
 
 
 @dataclass(slots=True)
@@ -189,7 +110,7 @@ class Policy:
     def begin(self, context: int) -> None:
         """A new answer starts behind `context` prompt tokens; costs of another length are void."""
         if not 0.8 < context / max(1, self._context) < 1.25:
-            self.costs = CostTable(_calls=self.costs._calls)
+            self.costs = self.costs.emptied()
             self.pace, self._round = Pace(), 0
         self._context = context
 
@@ -246,8 +167,22 @@ class Policy:
 
     @property
     def least_chance(self) -> float:
-        """The chance from which a node is worth a row of the target call."""
+        """The chance from which a node is worth a row of the target call, at its mean price."""
         return min(0.5, self._worth * self.costs.row())
+
+    def worthy(self, chances: Sequence[float]) -> int:
+        """How many of these nodes are worth the time of a target call over them and the root.
+
+        Args:
+            chances: of at least one node, the likeliest first.
+        """
+        worth, gain, best, count = self._worth, 0.0, -math.inf, 1
+        for size, chance in enumerate(chances, start=1):
+            gain += chance
+            left = gain - worth * self.costs.verify(1 + size)
+            if left > best:
+                best, count = left, size
+        return count
 
     def observe(self, tokens: int, seconds: float, seen: Iterable[tuple[float, bool]]) -> None:
         """Note a round that drafted: what it brought, and which confidences were right."""

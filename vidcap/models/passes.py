@@ -93,6 +93,7 @@ def describe(
         {
             "first": step.first,
             "rows": step.rows,
+            "lead": step.lead,
             "prefix_rows": step.prefix_rows,
             "positions": step.positions,
             "visual": step.visual,

@@ -49,14 +49,14 @@ class AdaptiveDrafter:
         self._rows = DraftRows(decoder)
         self._policy = policy
         self._stack = stack
+        self._alone = torch.ones(1, 1, 1, dtype=torch.bool, device=stack.device)
         self._nodes: list[_Node] = []
         self._kept: list[int] = []
 
     def propose(self, root: Tensor) -> Proposal:
         """See :class:`vidcap.engine.draft.base.Drafter`."""
         self._nodes = [_Node(int(root[0, 0]), -1, 1.0, 1.0, 0)]
-        alone = torch.ones(1, 1, 1, dtype=torch.bool, device=root.device)
-        self._continue([0], self._rows.feed(root), root, alone)
+        self._continue([0], self._rows.feed(root), root, self._alone)
         ran: list[int] = []
         level = self._nodes[0].children
         while level := self._worth_running(level):
@@ -97,14 +97,16 @@ class AdaptiveDrafter:
 
     def _run(self, level: list[int], ran: list[int], root: Tensor) -> None:
         """Run nodes of one level, the last ones of `ran`, and add their continuations."""
-        first = len(ran) - len(level)
-        masks = []
-        for row, index in enumerate(level, start=first):
+        for row, index in enumerate(level, start=len(ran) - len(level)):
             self._nodes[index].row = row
-            masks.append(self._ancestor_rows(index, len(ran)))
-        mask = torch.tensor([masks], dtype=torch.bool, device=root.device)
         ids = root.new_tensor([[self._nodes[index].token for index in level]])
-        hidden = self._rows.run(ids, self._nodes[level[0]].depth, mask)
+        depth = self._nodes[level[0]].depth
+        if len(ran) == depth and not self._stack.looks_back:  # a chain so far
+            self._continue(level, self._rows.follow(ids, depth), root, self._alone)
+            return
+        masks = [self._ancestor_rows(index, len(ran)) for index in level]
+        mask = torch.tensor([masks], dtype=torch.bool, device=root.device)
+        hidden = self._rows.run(ids, depth, mask)
         tokens = torch.cat([root, root.new_tensor([[self._nodes[k].token for k in ran]])], dim=1)
         self._continue(level, hidden, tokens, torch.nn.functional.pad(mask, (1, 0), value=True))
 
@@ -129,12 +131,12 @@ class AdaptiveDrafter:
                 self._nodes.append(_Node(token, index, prob, chance, node.depth + 1))
 
     def _tree(self, root: Tensor) -> Tree:
-        """The root and the nodes that are worth a row, the likeliest candidate in any case."""
-        least = self._policy.least_chance
+        """The root and the nodes that are worth their rows, the likeliest one in any case."""
         order = sorted(range(1, len(self._nodes)), key=lambda index: -self._nodes[index].chance)
-        worth = [k for k in order[:LARGEST_AUTO_TREE] if self._nodes[k].chance > least]
+        likeliest = order[:LARGEST_AUTO_TREE]
+        count = self._policy.worthy([self._nodes[index].chance for index in likeliest])
         # A path is never likelier than its beginning, so parents are among them; ties go by age.
-        self._kept = [0, *sorted(worth or order[:1])]
+        self._kept = [0, *sorted(likeliest[:count])]
         place = {index: at for at, index in enumerate(self._kept)}
         parents = [place.get(self._nodes[index].parent, -1) for index in self._kept]
         masks: list[list[bool]] = []

@@ -36,6 +36,11 @@ class DraftRows:
             self._unfed = []
         return self.decoder.append(ids)[:, -1:]
 
+    def follow(self, ids: Tensor, depth: int) -> Tensor:
+        """Run the next node of a chain, Long[b, 1], which sees all rows; see :meth:`run`."""
+        self.calls += 1
+        return self.decoder.run(ids, torch.full_like(ids, depth - 1), None, offset=depth - 1)
+
     def run(self, ids: Tensor, depth: int | Tensor, mask: Tensor) -> Tensor:
         """Run nodes of one level as the next rows.
 
