@@ -24,19 +24,19 @@ from vidcap.demo.batches import (
     buckets,
     make_batch,
 )
-from vidcap.demo.checkpoint import ModelShape, adopt_weights, build_model
+from vidcap.demo.checkpoint import ModelShape, adopt_tower, adopt_weights, build_model
 from vidcap.demo.clips import LAST_SEED
 from vidcap.demo.corpus import tokenizer_texts
 from vidcap.demo.degraded import clip, compression_noise
 from vidcap.demo.encoding import Encoder
 from vidcap.demo.fit import Clock, Log, Run, Stage, fit
-from vidcap.demo.losses import FACT_WEIGHT, distance, label_loss, word_weights
+from vidcap.demo.losses import FACT_WEIGHT, label_loss, likeness, word_weights
 from vidcap.demo.optimizer import Optimizer
 from vidcap.demo.scenes import FIRST_WORLD, frame_times, sample_scene, token_labels, truth
 from vidcap.demo.score import score_caption
 from vidcap.demo.states import GROUNDS, state_labels
 from vidcap.demo.tokenizer import train_tokenizer
-from vidcap.demo.train import Pair, adopt_tower, train
+from vidcap.demo.trainer import Pair, train
 from vidcap.demo.world import BACKGROUND_COLOURS, RICH_WORLD
 
 TARGET = ModelShape(2, 64, 64, 2, mrope_section=(4, 6, 6), vision_layers=1, vision_hidden=32)
@@ -342,10 +342,16 @@ def test_the_tower_stays_while_the_draft_learns(tokenizer: Any, tmp_path: Path) 
     assert changed == {name for name in equal if name.startswith("merger")}
 
 
-def test_the_distance_of_equal_distributions_is_zero() -> None:
-    logits = torch.randn(4, 7, generator=torch.Generator().manual_seed(0))
-    assert distance(logits + 3, logits).abs() < 1e-6
-    other = torch.zeros(4, 7)
-    shares = torch.softmax(other, -1)
-    by_hand = (shares * (shares.log() - torch.log_softmax(logits, -1))).sum(-1).mean()
-    torch.testing.assert_close(distance(logits, other), by_hand)
+def test_a_draft_is_held_against_its_targets_choices_and_probabilities() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits, other = (torch.randn(6, 5, generator=generator) for _ in range(2))
+    even, uneven = torch.ones(5), torch.tensor([1.0, 3.0, 1.0, 2.0, 1.0])
+    assert likeness(logits + 3, logits, even)[0].abs() < 1e-6
+    own, wanted = logits.softmax(-1), other.softmax(-1)
+    far = (wanted * (wanted / own).log()).sum(-1)
+    unlike = -own.gather(1, other.argmax(-1, keepdim=True)).log()[:, 0]
+    torch.testing.assert_close(likeness(logits, other, even), (far.mean(), unlike.mean()))
+    shares = uneven[other.argmax(-1)]
+    shares = shares / shares.sum()
+    expected = (far * shares).sum(), (unlike * shares).sum()
+    torch.testing.assert_close(likeness(logits, other, uneven), expected)

@@ -60,10 +60,22 @@ def text_loss(logits: Tensor, batch: Batch, weights: Tensor, answers: float = 1.
     return (losses * factors).sum() / factors.sum()
 
 
-def distance(logits: Tensor, wanted: Tensor) -> Tensor:
-    """Kullback-Leibler divergence of two sets of logits [rows, vocabulary], mean over the rows."""
+def likeness(logits: Tensor, wanted: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """How far a draft is from its target, two weighted means over the rows.
+
+    Args:
+        logits, wanted: of draft and target, [rows, vocabulary].
+        weights: of the target's choices, [vocabulary].
+
+    Returns:
+        the Kullback-Leibler divergence, and the cross-entropy with the target's choices as labels.
+    """
+    choices = wanted.argmax(-1)
     own, other = (F.log_softmax(one, -1) for one in (logits, wanted))
-    return F.kl_div(own, other, reduction="batchmean", log_target=True)
+    far = F.kl_div(own, other, reduction="none", log_target=True).sum(-1)
+    unlike = F.nll_loss(own, choices, reduction="none")
+    factors = weights[choices]
+    return (far * factors).sum() / factors.sum(), (unlike * factors).sum() / factors.sum()
 
 
 def label_heads(hidden: int, classes: Mapping[str, int]) -> nn.ModuleDict:
