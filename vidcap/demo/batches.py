@@ -42,8 +42,8 @@ FIRST_TRAINING_SEED = 2**40
 HELD_OUT_SEED = 2**50
 #: Rows that questions get beyond the longest caption of a batch.
 QUESTION_ROWS = 176
-#: Rows of one question for practice, and the share of batches that practise where some do.
-PRACTICE_ROWS, PRACTICE_SHARE = 22, 0.5
+#: Rows of one question for practice.
+PRACTICE_ROWS = 22
 #: Share of clips that are also asked for one sentence.
 BRIEF_SHARE = 0.15
 #: Rows that the texts of a clip take, about.
@@ -123,7 +123,8 @@ class Batches(torch.utils.data.Dataset[Batch]):
         rows: about how many rows a batch may have; long clips make smaller batches.
         codec: see :func:`clip`.
         practice: questions per clip in batches that only practise what is learnt most slowly
-            (:func:`vidcap.demo.questions.practice`), which most batches then do; 0 for none.
+            (:func:`vidcap.demo.questions.practice`); 0 for none.
+        practice_share: of such batches.
     """
 
     def __init__(
@@ -137,10 +138,12 @@ class Batches(torch.utils.data.Dataset[Batch]):
         rows: int | None = None,
         codec: bool = True,
         practice: int = 0,
+        practice_share: float = 0.5,
     ):
         self._encoder = encoder
         self._seed, self._clips, self._steps, self._first = seed, clips, steps, first_seed
-        self._rows, self._codec, self._practice = rows, codec, practice
+        self._rows, self._codec = rows, codec
+        self._practice, self._practice_share = practice, practice_share
         self._buckets = [
             (part, share * weight) for world, weight in worlds for part, share in buckets(world)
         ]
@@ -155,7 +158,7 @@ class Batches(torch.utils.data.Dataset[Batch]):
         shares = np.asarray([share for _, share in self._buckets])
         chosen = int(rng.choice(len(shares), p=shares / shares.sum()))
         world = self._buckets[chosen][0]
-        practises = self._practice > 0 and rng.random() < PRACTICE_SHARE
+        practises = self._practice > 0 and rng.random() < self._practice_share
         practised = self._practice if practises else 0
         seeds = self._first + rng.integers(2**39, size=self._clips_of(world, practised))
         scenes = tuple(sample_scene(int(seed), world) for seed in seeds)

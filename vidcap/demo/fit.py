@@ -34,7 +34,7 @@ class Stage:
         clips: most clips per step.
         peak_lr: learning rate after warm-up; it then falls along a cosine to ``floor`` of it.
         check_every: steps between checks on held-out clips.
-        worlds, rows, practice: see :class:`vidcap.demo.batches.Batches`.
+        worlds, rows, practice, practice_share: see :class:`vidcap.demo.batches.Batches`.
         keep_tower: whether the target's vision tower stays as it is.
     """
 
@@ -48,6 +48,7 @@ class Stage:
     worlds: Worlds = ((FIRST_WORLD, 1.0),)
     rows: int | None = None
     practice: int = 0
+    practice_share: float = 0.5
     keep_tower: bool = False
 
 
@@ -172,6 +173,7 @@ def _loader(run: Run, stage: Stage, start: int) -> DataLoader[Batch]:
             rows=stage.rows,
             codec=run.codec,
             practice=stage.practice,
+            practice_share=stage.practice_share,
         ),
         batch_size=None,
         sampler=range(start, stage.steps),

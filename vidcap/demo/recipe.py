@@ -25,7 +25,7 @@ _PRACTICE: Worlds = ((SMALL_WORLD, 0.55), (RICH_WORLD, 0.25), (LONG_WORLD, 0.2))
 
 #: Scenes in which something happens, so that there is an order to ask for.
 _EVENTFUL = replace(SMALL_WORLD, event_counts=(0.0, 0.2, 0.5, 0.3))
-_EVENTS: Worlds = ((_EVENTFUL, 0.5), (SMALL_WORLD, 0.15), (RICH_WORLD, 0.2), (LONG_WORLD, 0.15))
+_EVENTS: Worlds = ((_EVENTFUL, 0.3), (SMALL_WORLD, 0.2), (RICH_WORLD, 0.2), (LONG_WORLD, 0.3))
 
 #: In the order in which they run; ``long``, ``answers`` and ``events`` go on with the target,
 #: ``match`` with the draft.
@@ -49,13 +49,14 @@ STAGES: dict[str, Stage] = {
     ),
     "events": Stage(
         "events",
-        steps=1000,
+        steps=2000,
         clips=14,
-        peak_lr=4e-4,
-        check_every=500,
+        peak_lr=5e-4,
+        check_every=300,
         worlds=_EVENTS,
         rows=6000,
         practice=24,
+        practice_share=0.35,
         keep_tower=True,
     ),
     "draft": Stage(
@@ -69,9 +70,9 @@ TIME_SHARES = {
     "vision": 0.1,
     "target": 0.4,
     "long": 0.2,
-    "answers": 0.07,
-    "events": 0.03,
-    "draft": 0.1,
+    "answers": 0.06,
+    "events": 0.06,
+    "draft": 0.08,
     "match": 0.1,
 }
 
@@ -84,5 +85,3 @@ LABEL_WEIGHT, STATE_WEIGHT = 0.15, 0.2
 FAR_WEIGHT = 0.3
 #: Layers of target and draft behind which the text model should know it.
 STATE_LAYERS = (4, 0)
-#: Share of ``events`` in the target that is saved; ``answers`` has the rest.
-EVENTS_SHARE = 0.75

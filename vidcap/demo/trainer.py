@@ -33,7 +33,6 @@ from vidcap.demo.losses import (
 )
 from vidcap.demo.recipe import (
     ANSWER_WEIGHT,
-    EVENTS_SHARE,
     FAR_WEIGHT,
     LABEL_WEIGHT,
     STAGES,
@@ -220,29 +219,18 @@ def facts(forward: Forward, checked: list[Batch], run: Run) -> str:
     return f"facts {score.accuracy:.3f} ({kinds}); answers ({answers}); '{texts[0]}'; "
 
 
-def load_state(pair: Pair, stage: str, share: float = 1.0) -> None:
-    """Parameters of a finished or running stage.
-
-    Args:
-        pair: takes them on.
-        stage: its name.
-        share: that they have in the parameters; what is there already has the rest.
+def load_state(pair: Pair, stage: str) -> None:
+    """Take on the parameters of a finished or running stage.
 
     Raises:
         FileNotFoundError: the stage has not run in this folder.
     """
-    path, part = pair.run.out / f"{stage}.pt", pair.parts[stage]
-    found = torch.load(path, map_location="cpu", weights_only=True)["module"]
-    mixed = {name: own.lerp(found[name], share) for name, own in part.state_dict().items()}
-    part.load_state_dict(mixed if share < 1 else found)
+    state = torch.load(pair.run.out / f"{stage}.pt", map_location="cpu", weights_only=True)
+    pair.parts[stage].load_state_dict(state["module"])
 
 
 def train(pair: Pair, stage: str) -> None:
-    """Run one stage, or ``all``; a single stage starts from the states of those before it.
-
-    What is saved is mostly the target of ``events``, and a part of the one before it: their mean
-    keeps more of what that stage was not about (Wortsman et al., arXiv 2203.05482).
-    """
+    """Run one stage, or ``all``; a single stage starts from the states of those before it."""
     for before in BEFORE.get(stage, ()):
         if (pair.run.out / f"{before}.pt").exists():
             load_state(pair, before)
@@ -255,7 +243,4 @@ def train(pair: Pair, stage: str) -> None:
         if stage in ("all", name):
             pair.train_draft(name)
     if stage in ("all", "match", "save"):
-        if all((pair.run.out / f"{name}.pt").exists() for name in ("answers", "events")):
-            load_state(pair, "answers")
-            load_state(pair, "events", EVENTS_SHARE)
         pair.save()
