@@ -311,6 +311,30 @@ def test_an_answer_of_one_token_leaves_no_thread(models: dict[str, Qwen25VL]) ->
         assert len(run.ask(QUESTION, PARALLEL)[0]) == 1
 
 
+@pytest.mark.parametrize("startup", ["on", "off"])
+def test_a_window_of_drafts_is_ready_before_the_target_is(
+    models: dict[str, Qwen25VL], startup: str
+) -> None:
+    """The last layer of the target is slow, UV scores are there behind the first one."""
+    run, stats = make_run(models, "random", max_tokens=4), Stats(trace=Trace())
+    layer = models["target"].model.model.language_model.layers[-1]
+    handle = layer.register_forward_pre_hook(lambda *_: time.sleep(0.5) if not done else None)
+    done: list[bool] = []
+    _, generation = run.start_parallel(QUESTION, replace(PARALLEL, startup=startup), stats)
+    done.append(True)
+    tokens = [token for new in generation for token in new]
+    handle.remove()
+    assert tokens == run.ask(QUESTION, PLAIN)[0]
+    events = {event["name"]: event for event in stats.trace.chrome()["traceEvents"]}
+    target, draft = events["target prefill"], events["draft prefill"]
+    assert target["ts"] < draft["ts"]
+    assert draft["ts"] + draft["dur"] < target["ts"] + target["dur"]
+    assert ("startup window" in events) == (startup == "on")
+    if startup == "on":
+        window = events["startup window"]
+        assert window["ts"] + window["dur"] < target["ts"] + target["dur"]
+
+
 def test_the_stages_overlap_and_the_trace_shows_it(models: dict[str, Qwen25VL]) -> None:
     run, stats = make_run(models, "random", max_tokens=4), Stats(trace=Trace())
     towers = [models[name].model.model.visual for name in ("target", "random")]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.tiny import full_prompt, random_frames
 from vidcap.engine.decoder import Decoder
@@ -26,6 +27,7 @@ from vidcap.engine.prune.score import PrefillProbes, uv_layer
 from vidcap.errors import UsageError
 from vidcap.models.loading import load_model
 from vidcap.models.qwen2_5_vl import Qwen25VL
+from vidcap.settings import method_settings
 
 counts = st.integers(0, 200)
 drops = st.floats(0, 1)
@@ -77,18 +79,49 @@ def test_attention_scores_equal_eager_attention(target: Qwen25VL) -> None:
     torch.testing.assert_close(scores, expected, atol=1e-7, rtol=1e-4)
 
 
-@pytest.mark.parametrize("layer", [1, 2])
-def test_uv_scores_equal_the_double_sum(target: Qwen25VL, layer: int) -> None:
-    scorer = UVScorer(layer)
+@pytest.mark.parametrize(
+    ("layer", "base", "whole"), [(1, 0, False), (2, 0, False), (2, 1, False), (2, 0, True)]
+)
+def test_uv_scores_equal_the_double_sum(
+    target: Qwen25VL, layer: int, base: int, whole: bool
+) -> None:
+    scorer = UVScorer(layer, base, whole_prompt=whole)
     probes, suffix = prefill_probes(target, scorer.prefix_needs, scorer.suffix_needs)
     prefix, eager = eager_outputs(target, suffix)
+    columns = set(range(prefix.length if not whole else 0, prefix.length + suffix.shape[1]))
+    columns -= set(prefix.visual_index.tolist())
     expected = torch.zeros(len(prefix.visual_index))
-    for upper in range(1, layer + 1):
+    for upper in range(base + 1, layer + 1):
         for states, sign in ((eager.hidden_states[upper], 1), (eager.hidden_states[upper - 1], -1)):
-            visual, text = states[0, prefix.visual_index], states[0, -suffix.shape[1] :]
+            visual, text = states[0, prefix.visual_index], states[0, sorted(columns)]
             for row in text:
                 expected += sign * torch.nn.functional.cosine_similarity(visual, row[None], dim=-1)
     torch.testing.assert_close(scorer.score(probes)[0], expected, atol=1e-5, rtol=1e-5)
+
+
+class _Largest(TorchDispatchMode):
+    """Notes how many numbers the largest new tensor has."""
+
+    size = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.size = max(self.size, result.numel())
+        return result
+
+
+@torch.no_grad()
+def test_attention_scores_need_the_rows_of_one_head_at_a_time() -> None:
+    heads, rows, keys, dim = 8, 6, 500, 4
+    probe = Probe(AttentionScorer.suffix_needs, torch.arange(3, 403))
+    query, key = torch.randn(1, heads, rows, dim), torch.randn(1, heads, keys, dim)
+    lse = torch.logsumexp(query @ key.transpose(-1, -2), dim=-1)
+    with _Largest() as largest:
+        probe.add_attention(query, key, 1.0, lse)
+    assert largest.size <= rows * keys
+    expected = (query @ key.transpose(-1, -2)).softmax(-1).mean((1, 2))[:, 3:403]
+    torch.testing.assert_close(probe.mean_attention(), expected)
 
 
 def test_nothing_is_collected_that_nobody_asked_for(target: Qwen25VL) -> None:
@@ -137,28 +170,47 @@ def test_dropping_nothing_is_the_identity(count: int, seed: int) -> None:
     assert select_stratified(scores, count, (1, 1, count), 0.4).tolist() == everything
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.integers(2, 80), st.integers(0, 1000), st.floats(0, 1), st.floats(0, 1))
-def test_stage_one_keeps_the_fewest_tokens_that_hold_the_mass(
-    count: int, seed: int, one: float, two: float
-) -> None:
-    """Stage one's tokens, found by brute force, are all kept, whatever the mass."""
-    scores = torch.rand(count, generator=torch.Generator().manual_seed(seed)).double()
-    picks = count // 2
-    order = sorted(range(count), key=lambda index: -float(scores[index]))
-    for mass in sorted((one, two)):
-        total, size = 0.0, 0
-        while mass > 0 and size < picks and (size == 0 or total < mass * float(scores.sum())):
-            total += float(scores[order[size]])
-            size += 1
-        kept = set(select_two_stage(scores, picks, mass).tolist())
-        assert set(order[: max(0, size - 1)]) <= kept
+def two_stages(scores: list[int], picks: int, mass: float) -> tuple[int, list[int]]:
+    """SpecVLM's selection with plain loops: how many the first stage takes, and all that stay."""
+    order = sorted(range(len(scores)), key=lambda index: -scores[index])
+    sizes = range(1, len(scores) + 1)
+    wanted = [size for size in sizes if sum(sorted(scores)[-size:]) >= mass * sum(scores)]
+    first = min(picks, wanted[0]) if mass > 0 else 0
+    rest = sorted(order[first:])
+    left = picks - first
+    even = [rest[turn * (len(rest) - 1) // max(1, left - 1)] for turn in range(left)]
+    return first, sorted([*order[:first], *even])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=60), st.floats(0, 1), st.data())
+def test_two_stages_equal_plain_loops(scores: list[int], drop: float, data: st.DataObject) -> None:
+    """With whole numbers and eighths, so that sums are exact and ties happen."""
+    picks, firsts = budget(len(scores), drop), []
+    for mass in sorted(data.draw(st.lists(st.integers(0, 8), min_size=2, max_size=3))):
+        first, kept = two_stages(scores, picks, mass / 8)
+        tensor = torch.tensor(scores, dtype=torch.float32)
+        assert select_two_stage(tensor, picks, mass / 8).tolist() == kept
+        firsts.append(first)
+    assert firsts == sorted(firsts)
 
 
 def test_stage_two_is_even_over_the_rest() -> None:
     scores = torch.zeros(11)
     scores[5] = 1.0
     assert select_two_stage(scores, 5, 0.4).tolist() == [0, 3, 5, 7, 10]
+
+
+def test_stratification_takes_the_best_token_of_every_cell() -> None:
+    """Four frames of 8 x 8 in cells of 2 x 2; two picks are the first stage's."""
+    scores = torch.rand(4 * 64, generator=torch.Generator().manual_seed(3)) / 100
+    scores[100], scores[101] = 9.0, 8.0
+    kept = select_stratified(scores, 64 + 2, (4, 8, 8), mass=0.85).tolist()
+    assert {100, 101} < set(kept)
+    free = scores.clone()
+    free[[100, 101]] = -1
+    best = free.view(4, 4, 2, 4, 2).amax((2, 4)).flatten().tolist()
+    assert {float(scores[index]) for index in kept} - {9.0, 8.0} == set(best)
 
 
 def test_stratification_reaches_every_frame() -> None:
@@ -218,6 +270,16 @@ def test_compact_positions_leave_no_gap(target: Qwen25VL) -> None:
     )
 
 
-def test_a_layer_the_target_does_not_have_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="uv-layer 3"):
-        make_scorer("uv", 3, 3)
+@pytest.mark.parametrize(
+    ("parts", "layers", "words"),
+    [
+        ({"uv_layer": 3}, 3, "uv-layer 3 is none of the target's layers 1 to 2"),
+        ({}, 1, "uv-layer 1"),
+        ({"uv_base": 2}, 6, "uv-base 2 is not below uv-layer 2"),
+    ],
+)
+def test_layers_that_the_target_does_not_have_are_usage_errors(
+    parts: dict[str, int], layers: int, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        make_scorer(method_settings("parallelvlm", **parts), layers)

@@ -11,6 +11,7 @@ from transformers import TemperatureLogitsWarper, TopPLogitsWarper
 
 from tests.engine.fakes import FakeTarget, fake_step
 from vidcap.engine.draft import Chooser, NoDraft, Proposal
+from vidcap.engine.draft.merge import merge_branch
 from vidcap.engine.logits import LogitsSettings, LogitsStack
 from vidcap.engine.loop import Generation, Limits
 from vidcap.engine.sampling import SamplingSettings, draw_distinct
@@ -111,6 +112,24 @@ def test_two_tokens_follow_the_targets_distribution(
         counts[one, two] += 1
     check(counts, expected, total)
     assert accepted_drafts > total * 0.1
+
+
+@pytest.mark.parametrize("token", range(VOCAB))
+def test_a_chosen_branch_beside_drawn_drafts_keeps_the_distribution(token: int) -> None:
+    # Where a drawn draft is rejected, three other tokens may still come.
+    probs = [0.3, 0.25, 0.25, 0.15, 0.05]
+    target = torch.tensor(probs).log().expand(VOCAB + 1, VOCAB)
+    draft = torch.tensor([0.05, 0.05, 0.05, 0.45, 0.4]).log().expand(VOCAB + 1, VOCAB)
+    sampling, generator = SamplingSettings(1.0), torch.Generator().manual_seed(token)
+    chooser, verifier = Chooser(sampling, generator), LosslessSampling(sampling, generator)
+    counts: Counter = Counter()
+    for _ in range(800):
+        drawn = sampled_proposal(TreeShape.chain(1), draft, chooser)
+        proposal = merge_branch(drawn, [token, 0])
+        tokens = proposal.tree.tokens[0].tolist()
+        rows = torch.stack([target[VOCAB], *(target[token] for token in tokens[1:])])[None]
+        counts[judge(verifier, proposal, rows).tokens[0]] += 1
+    check(counts, dict(enumerate(probs)), 800)
 
 
 def test_a_draft_like_the_target_is_always_accepted() -> None:

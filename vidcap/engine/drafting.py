@@ -135,14 +135,15 @@ class Drafting:
             views: makes its decoder.
             is_early: asked at the end, whether to draft a window behind the draft's own guess of
                 the first token. Left out for samples, whose order of random numbers must not depend
-                on threads, and for drafters that learn from every proposal.
+                on threads, and for drafters that learn from every proposal; or by ``startup``.
         """
         view = self.first_view
         if view is None or self._starts_plain:
             return None
         decoder, settings = views.decoder(view), self.settings
         learns = settings.tree == "auto" or settings.arms is not None
-        if self.sampling is not None or learns or not is_early():
+        off = settings.startup == "off" or self.sampling is not None or learns
+        if off or not is_early():
             return Prepared(decoder)
         with self.stats.timer("draft_prefill", "startup window"):
             make = partial(self._model_drafter, decoder)

@@ -40,7 +40,6 @@ METHODS: dict[str, SpeculationSettings] = {
             "pair",
             prune=0.9,
             prune_by="uv",
-            prune_select="top",
             prefill="parallel",
             summary="a chain by a draft that is prefilled beside the target, on the tenth of the "
             "video that the question moves towards in early layers",

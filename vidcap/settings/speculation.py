@@ -12,6 +12,8 @@ PruneName = Literal["attention", "uv", "uniform", "random"]
 LooseName = Literal["lvspec", "fly", "random"]
 DraftName = Literal["none", "pair", "self", "lookup"]
 PrefillName = Literal["sequential", "parallel"]
+SelectName = Literal["auto", "two-stage", "top", "stratified"]
+UVTextName = Literal["question", "prompt"]
 ArmName = Literal["full", "pruned", "text", "lookup"]
 
 #: Least and most of each part of a method that is a number.
@@ -21,6 +23,7 @@ PART_RANGES: dict[str, tuple[float, float]] = {
     "prune": (0, 1),
     "top_p_mass": (0, 1),
     "uv_layer": (1, 1000),
+    "uv_base": (0, 999),
     "tree_nodes": (1, 256),
     "tree_depth": (1, 16),
     "tree_width": (1, 32),
@@ -47,7 +50,7 @@ TREE_PARTS: dict[str, set[str]] = {
 
 PRUNE_PARTS: dict[str, set[str]] = {
     "attention": {"prune_select", "top_p_mass"},
-    "uv": {"prune_select", "top_p_mass", "uv_layer"},
+    "uv": {"prune_select", "top_p_mass", "uv_layer", "uv_base", "uv_text"},
     "uniform": set(),
     "random": {"prune_seed"},
 }
@@ -89,6 +92,8 @@ class SpeculationSettings:
         viskip: share of the attention on the video from which a round is not drafted, None for
             never.
         prefill: the draft's vision tower and prefill behind the target's, or beside them.
+        startup: whether a draft that is ready before the target drafts behind its own guess of the
+            first token (``prefill`` parallel).
         prefill_chunk: most prompt rows up to the end of the video that either model runs in one
             call, 0 for all of them.
         shared_tower: whether the draft takes over what the target's vision tower computed, where
@@ -98,10 +103,14 @@ class SpeculationSettings:
             for one draft, by `draft` and `prune`.
         prune: share of the draft's visual tokens that is dropped, 0 to 1.
         prune_by: what decides which ones.
-        prune_select: how scores become a selection (``uniform`` and ``random`` use none).
+        prune_select: how scores become a selection (``uniform`` and ``random`` use none); ``auto``
+            is what was published with the score: SpecVLM's two stages for ``attention``, the
+            highest scores for ``uv``.
         kept_positions: kept tokens keep their true positions, or are numbered without gaps.
         top_p_mass: share of the score that SpecVLM's first selection stage holds (lambda_r).
         uv_layer: layer L of UV-Prune, None for a quarter of the target's depth.
+        uv_base: the layer that its sum starts from, 0 for the embeddings.
+        uv_text: the text that it compares with: behind the video, or all of the prompt.
         prune_seed: of ``random``.
         tree_nodes, tree_depth, tree_width: form of the dynamic tree.
         entropy_sure, entropy_unsure: thresholds of the entropy tree, shares of log V.
@@ -127,15 +136,18 @@ class SpeculationSettings:
     fly_window: int = 6
     viskip: float | None = None
     prefill: PrefillName = "sequential"
+    startup: Literal["on", "off"] = "on"
     prefill_chunk: int = 0
     shared_tower: Literal["on", "off"] = "on"
     arms: tuple[ArmName, ...] | None = None
     prune: float = 0.0
     prune_by: PruneName = "attention"
-    prune_select: Literal["two-stage", "top", "stratified"] = "two-stage"
+    prune_select: SelectName = "auto"
     kept_positions: Literal["original", "compact"] = "original"
     top_p_mass: float = 0.4
     uv_layer: int | None = None
+    uv_base: int = 0
+    uv_text: UVTextName = "question"
     prune_seed: int = 0
     tree_nodes: int = 30
     tree_depth: int = 4
@@ -220,6 +232,8 @@ class SpeculationSettings:
         ]
         if self.draft == "pair":
             names |= {"prefill", "arms", "shared_tower"}
+            beside, learns = self.prefill == "parallel", self.tree == "auto" or bool(self.arms)
+            names |= {"startup"} if beside and not learns else set()
         if self.verify == "loose":
             names |= {"loose_rule"} | LOOSE_PARTS[self.loose_rule]
         if self.lookup_branch or "lookup" in (self.arms or ()):

@@ -30,7 +30,7 @@ class Pruner:
         scored = 0 < settings.prune < 1 and (settings.arms is None or "pruned" in settings.arms)
         self._scorer: Scorer | None = None
         if scored:
-            self._scorer = make_scorer(settings.prune_by, layers, settings.uv_layer)
+            self._scorer = make_scorer(settings, layers)
         self.prefix_needs = self._scorer.prefix_needs if self._scorer else Needs()
         self.suffix_needs = self._scorer.suffix_needs if self._scorer else Needs()
 
@@ -59,10 +59,10 @@ class Pruner:
         return self._select(self._scorer.score(probes)[0], picks, prefix)
 
     def _select(self, scores: Tensor, picks: int, prefix: EncodedPrefix) -> Tensor:
-        settings = self._settings
-        if settings.prune_select == "top":
+        settings, select = self._settings, self._settings.prune_select
+        if select == "top" or (select == "auto" and settings.prune_by == "uv"):
             return select_top(scores, picks)
         scores = scores - scores.min().clamp(max=0)
-        if settings.prune_select == "stratified" and prefix.grid is not None:
+        if select == "stratified" and prefix.grid is not None:
             return select_stratified(scores, picks, prefix.grid, settings.top_p_mass)
         return select_two_stage(scores, picks, settings.top_p_mass)

@@ -145,7 +145,7 @@ class _Start:
         model, suffix_ids, probes = self.target.model, self.request.suffix_ids, views.probes
         scored = answer.drafting.first_view == "pruned"
         chunk = self.speculation.prefill_chunk
-        if scored and probes.prefix.needs.visual_inputs and not chunk:
+        if scored and probes.suffix.needs.layer_inputs and not chunk:
             # Scores that compare prefix and question in early layers: both in one pass.
             probe = probes.prefix
             probe.question, probe.prefix_rows = probes.suffix, prefix.length
