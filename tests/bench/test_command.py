@@ -89,7 +89,7 @@ def test_the_table_has_a_line_per_arm_and_length_and_nothing_else_is_on_stdout(r
     )
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0].split()[:3] == ["arm", "visual", "clips"]
+    assert lines[0].split()[:3] == ["arm", "visual", "seen"]
     assert [line.split()[0] for line in lines[1:]] == 2 * [
         "plain",
         "sd[draft-tokens=1]",

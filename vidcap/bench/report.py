@@ -104,6 +104,11 @@ class Column:
 COLUMNS: tuple[Column, ...] = (
     Column("arm", "the method, with the parts that were varied", lambda arm: arm.name),
     Column("visual", "visual tokens of the target", lambda arm: _number(arm.visual_tokens, 0)),
+    Column(
+        "seen",
+        "visual tokens that the draft sees, at most",
+        lambda arm: _number(arm.draft_visual_tokens, 0),
+    ),
     Column("clips", "clips that count", lambda arm: str(arm.clips)),
     Column("exact", "clips with the tokens of plain", lambda arm: _percent(arm.exact_match, 0)),
     Column("facts", "facts that are right", lambda arm: _percent(arm.facts_accuracy, 1)),
