@@ -17,8 +17,9 @@ from typing import Any, Concatenate, ParamSpec
 import torch
 from torch import Tensor
 
-from vidcap.engine.parts import LARGEST_COPIED_BYTES, Parts, count_lead, cut, joins_tail
+from vidcap.engine.parts import Parts, count_lead, cut, joins_tail
 from vidcap.engine.shards import Shards
+from vidcap.engine.sizes import LARGEST_COPIED_BYTES
 from vidcap.settings import AttentionName
 
 Arguments = ParamSpec("Arguments")

@@ -21,9 +21,6 @@ from torch import Tensor
 
 from vidcap.engine.kernels import BLOCK_ROWS
 
-#: Largest prefix, keys and values of all layers, of which a copy lies in front of the tail.
-LARGEST_COPIED_BYTES = 1 << 25
-
 #: Keys that the kernel takes as one piece.
 _BLOCK_KEYS = 512
 

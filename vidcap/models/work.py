@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from vidcap.engine.sizes import LARGEST_COPIED_BYTES
 from vidcap.models.facts import ModelFacts
 from vidcap.models.machine import Device
 from vidcap.settings import QuantizeName
@@ -32,7 +33,8 @@ class ModelMemory:
         weights: in the format they run in.
         copies: of weights in the order that the CPU's kernels want; see
             :mod:`vidcap.models.packed`.
-        keys_values: of prompt, answer and the tree that is being verified.
+        keys_values: of prompt, answer and the tree that is being verified; a small prompt's twice,
+            see :class:`vidcap.engine.kv.KVCache`.
     """
 
     weights: int
@@ -111,16 +113,19 @@ class Work:
     @property
     def kept(self) -> ModelMemory:
         """What stays for the whole run."""
-        facts, size = self.facts, self.form.size
-        rows = self.tokens + self.load.max_tokens + TREE_ROWS
-        keys_values = rows * 2 * facts.layers * facts.kv_heads * facts.head_dim * size
-        return ModelMemory(self._weights(), self._copies(), keys_values)
+        prompt = self.prompt_keys_values
+        copied = prompt if self.form.on_cpu and prompt <= LARGEST_COPIED_BYTES else 0
+        behind = self._keys_values(self.load.max_tokens + TREE_ROWS)
+        return ModelMemory(self._weights(), self._copies(), prompt + copied + behind)
 
     @property
     def prompt_keys_values(self) -> int:
         """Bytes of keys and values when the prefill ends."""
+        return self._keys_values(self.tokens)
+
+    def _keys_values(self, rows: int) -> int:
         facts = self.facts
-        return self.tokens * 2 * facts.layers * facts.kv_heads * facts.head_dim * self.form.size
+        return rows * 2 * facts.layers * facts.kv_heads * facts.head_dim * self.form.size
 
     @property
     def vision(self) -> int:
