@@ -169,7 +169,10 @@ def test_without_a_name_the_largest_preset_that_fits_is_planned(
     machine(40_000_000_000)
     assert planned() == ("qwen3-vl-8b", True, None)
     machine(8_000_000_000)
-    words = "no preset fits this machine, not even llava-onevision-7b, which this plan is for"
+    words = (
+        "no preset fits this machine with a video of 16,384 visual tokens, "
+        "not even llava-onevision-7b, which this plan is for"
+    )
     assert planned() == ("llava-onevision-7b", False, words)
 
 

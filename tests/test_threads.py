@@ -25,9 +25,18 @@ def test_the_models_give_up_little():
 
 
 def test_what_was_asked_for_counts_else_the_cores_of_this_process(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert available_threads(3) == 3
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 5}, raising=False)
     assert available_threads() == 2
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert available_threads() == 1
+
+
+@pytest.mark.parametrize(("value", "threads"), [("3", 3), (" 2,4", 2), ("0", 5), ("x", 5), ("", 5)])
+def test_the_number_that_torch_itself_goes_by_counts(monkeypatch, value, threads):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(5)), raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", value)
+    assert available_threads() == threads
+    assert available_threads(7) == 7

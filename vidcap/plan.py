@@ -9,7 +9,7 @@ from typing import Any
 
 from vidcap.models.facts import ModelFacts
 from vidcap.models.machine import Device, find_devices, joined
-from vidcap.models.memory import PairMemory, form_of, pair_memory
+from vidcap.models.memory import NOMINAL_VISUAL_TOKENS, PairMemory, form_of, pair_memory
 from vidcap.models.pair import (
     BUILTIN,
     PairPreset,
@@ -303,5 +303,8 @@ def _planned_pair(model: ModelSettings, *, needs_draft: bool) -> tuple[PairPrese
     if named is not None:
         return named, None
     pair, fitting = largest_pair(model, needs_draft=needs_draft)
-    words = f"no preset fits this machine, not even {pair.name}, which this plan is for"
+    words = (
+        f"no preset fits this machine with a video of {NOMINAL_VISUAL_TOKENS:,} visual tokens, "
+        f"not even {pair.name}, which this plan is for"
+    )
     return pair, None if fitting else words

@@ -27,9 +27,13 @@ class ThreadShares:
 
 
 def available_threads(asked: int | None = None) -> int:
-    """Threads that may run at once: as many as were asked for, else as this process has cores."""
+    """Threads that may run at once: as many as were asked for, else as ``OMP_NUM_THREADS`` says, as
+    for every program that computes with torch, else as this process has cores."""
     if asked is not None:
         return asked
+    told = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if told.isdecimal() and int(told):
+        return int(told)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -157,7 +157,8 @@ def test_the_flag_wins_over_the_variable_and_the_variable_over_the_default(cli, 
             ["--draft-tokens", "3"],
             f"draft-tokens makes no difference to method '{DEFAULT_METHOD}' with tree 'auto'\n"
             "hint: it belongs to: sd, parallelvlm, lvspec, fly, lookup, self; "
-            f"--method names another method than {DEFAULT_METHOD}, `vidcap models list`",
+            f"here with tree=chain; --method names another method than {DEFAULT_METHOD}, "
+            "`vidcap models list`",
         ),
         (
             ["--method", "plain", "--draft-tokens", "3"],
@@ -169,12 +170,13 @@ def test_the_flag_wins_over_the_variable_and_the_variable_over_the_default(cli, 
         ),
         (
             ["--method", "sd-tree", "--set", "loose-delta=0.1"],
-            "loose-delta makes no difference to method 'sd-tree'\nhint: it belongs to: lvspec\n",
+            "loose-delta makes no difference to method 'sd-tree'\n"
+            "hint: it belongs to: lvspec; here with verify=loose\n",
         ),
         (
             ["--method", "sd", "--set", "tree-nodes=9"],
             "tree-nodes makes no difference to method 'sd' with tree 'chain'\n"
-            "hint: it belongs to: tree=dynamic\n",
+            "hint: here with tree=dynamic\n",
         ),
         (
             ["--method", "lookup", "--set", "tree-nodes=9"],
@@ -182,7 +184,18 @@ def test_the_flag_wins_over_the_variable_and_the_variable_over_the_default(cli, 
         ),
         (
             ["--method", "sd", "--set", "prune-seed=9"],
-            "prune-seed makes no difference to method 'sd'\nhint: it belongs to: prune-by=random\n",
+            "prune-seed makes no difference to method 'sd'\n"
+            "hint: here with prune=0.9 and prune-by=random\n",
+        ),
+        (
+            ["--set", "startup=off"],
+            f"startup makes no difference to method '{DEFAULT_METHOD}'\n"
+            "hint: it belongs to: parallelvlm; here with prefill=parallel and tree=chain; ",
+        ),
+        (
+            ["--method", "sd", "--set", "prune-select=top"],
+            "prune-select makes no difference to method 'sd'\n"
+            "hint: it belongs to: specvlm, parallelvlm, self; here with prune=0.9\n",
         ),
         (["--method", "sd", "--draft-tokens", "x"], "draft-tokens takes a whole number, not 'x'"),
         (["--method", "sd", "--draft-tokens", "99"], "draft-tokens must be between 1 and 64"),

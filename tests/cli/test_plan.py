@@ -49,8 +49,8 @@ def test_that_no_preset_fits_is_said(cli, video, monkeypatch):
     result = cli("plan", video)
     assert result.exit_code == 0
     assert result.stderr == (
-        "vidcap: notice: no preset fits this machine, not even llava-onevision-7b, "
-        "which this plan is for\n"
+        "vidcap: notice: no preset fits this machine with a video of 16,384 visual tokens, "
+        "not even llava-onevision-7b, which this plan is for\n"
     )
     assert "pair    llava-onevision-7b" in result.stdout
     assert result.stdout.endswith(": does not fit\n")

@@ -72,6 +72,32 @@ def test_no_row_and_no_block_is_ever_cheaper_than_nothing() -> None:
     assert table.verify(9) <= table.verify(17) <= table.verify(25)
 
 
+@pytest.mark.parametrize("block", [0.0, 8.0])
+@pytest.mark.parametrize("limit", [0, 16])
+def test_no_call_seems_to_take_nothing_where_many_rows_cost_the_more(
+    block: float, limit: int
+) -> None:
+    """A line through such calls meets one row below zero, and what was seen is held against it."""
+
+    def bent(rows: int) -> float:
+        return 2.0 + 0.03 * max(0, rows - limit) ** 2 + 10.0 * (rows > limit > 0)
+
+    table, rng = CostTable(block), random.Random(1)
+    for _ in range(600):
+        rows = rng.randint(1, 26)
+        table.observe_verify(rows, bent(rows) * rng.uniform(0.8, 1.2))
+        assert all(table.verify(rows) >= 0 for rows in range(1, 27))
+    assert table.plain() > 0
+    assert table.verify(26) == pytest.approx(bent(26), rel=0.4)
+
+
+def test_calls_that_took_no_time_are_no_reason_to_stop() -> None:
+    table = CostTable(8.0)
+    for rows in (1, 1, 9, 20):
+        table.observe_verify(rows, 0.0)
+    assert table.verify(5) == table.row() == 0
+
+
 def test_an_emptied_table_knows_its_blocks_and_that_the_first_call_is_over() -> None:
     emptied = taught(CostTable(8.0), 8.0).emptied()
     assert emptied.block == 8.0

@@ -14,6 +14,8 @@ from tests.tiny import random_frames
 from vidcap.engine import attention
 from vidcap.engine import kv as kv_module
 from vidcap.engine.attention import AttentionStep, split_attention
+from vidcap.engine.decoder import Decoder
+from vidcap.engine.draft import SelfSource
 from vidcap.engine.kernels import attend, attend_reference
 from vidcap.engine.kv import KVCache, KVSpec
 from vidcap.engine.parts import count_lead, count_parts, cut, joins_tail
@@ -266,6 +268,30 @@ def test_the_lead_of_a_fork_is_the_end_of_the_prefix_and_no_part_of_its_tail(cop
             for ours, prefix in zip(led, pair, strict=True):
                 assert torch.equal(ours[:, :, :lead], prefix[:, :, 530 - lead :])
         assert fork.tail(layer).abs().sum() == 0
+
+
+@torch.inference_mode()
+def test_every_cache_that_decodes_has_its_lead(tiny_target: Path, copied: bool) -> None:
+    """A question in one pass with the video, and gathered rows, as well as a fork."""
+    model = load_model(tiny_target, torch.device("cpu"), torch.float32)
+    prefix = model.encode(model.prepare(random_frames(18, 224, 224), fps=2.0), "reference")
+    suffix = model.suffix_ids("What moves?")
+    beside = Decoder.prefill_with_question(model.language, prefix, suffix, rows=40)
+    fork = Decoder.prefill(model.language, prefix).fork(40)
+    torch.testing.assert_close(beside.last_hidden, fork.append(suffix)[:, -1:])
+    drafts = [
+        SelfSource().decoder(suffix, kept, compact=False, rows=40, target=beside)
+        for kept in (torch.arange(2, 574), None)
+    ]
+    for decoder in (beside, fork, *drafts):
+        kv = decoder.kv
+        assert kv.lead == (kv.prefix_length if copied else count_lead(kv.prefix_length)) > 0
+        for layer, pair in enumerate(kv.prefix):
+            led = kv.lead_and_tail(layer, kv.lead, 0)
+            assert torch.equal(led, torch.stack(pair)[:, :, :, -kv.lead :])
+    kept = beside.prompt_only().kv
+    assert (kept.lead, kept.length) == (0, 0)
+    assert kept.prefix is beside.kv.prefix
 
 
 def test_parts_follow_a_prefix_that_is_replaced() -> None:

@@ -84,7 +84,8 @@ class Decoder:
             suffix_ids: Long[b, n] the question, committed.
             rows: rows of the tail to provide, the question's included.
         """
-        kv = KVCache(model.kv_spec, prefix.ids.shape[0], rows)
+        spec, batch = model.kv_spec, prefix.ids.shape[0]
+        kv = KVCache(spec, batch, rows, spec.lead(batch, prefix.length))
         decoder, count = Decoder(model, prefix.without_inputs(), kv), suffix_ids.shape[1]
         step = AttentionStep(
             kv,
@@ -105,6 +106,12 @@ class Decoder:
     def fork(self, tail_rows: int) -> Decoder:
         """A decoder on the same prefix with an empty tail of at least `tail_rows` rows."""
         return Decoder(self.model, self.prefix, self.kv.fork(tail_rows))
+
+    def prompt_only(self) -> Decoder:
+        """A decoder on the same prefix that is kept to be forked: no copies, hardly a tail."""
+        kv = KVCache(self.kv.spec, self.prefix.ids.shape[0], tail_rows=1)
+        kv.share_prefix(self.kv)
+        return Decoder(self.model, self.prefix, kv)
 
     def append(self, ids: Tensor, probe: Probe | None = None) -> Tensor:
         """Run Long[b, n] text ids behind the committed rows and commit them.

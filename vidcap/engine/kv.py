@@ -65,6 +65,14 @@ class KVSpec:
         places = self.layer_devices or (self.device,) * self.layers
         return [(device, len(list(group))) for device, group in groupby(places)]
 
+    def lead(self, batch: int, keys: int) -> int:
+        """How many rows of a prefix of `keys` should lie in front of the tail once more."""
+        if self.attention == "sdpa" or any(device.type != "cpu" for device in self.devices):
+            return 0
+        numbers = 2 * self.layers * batch * self.kv_heads * keys * self.head_dim
+        small = numbers * self.dtype.itemsize <= LARGEST_COPIED_BYTES
+        return keys if small else count_lead(keys)
+
 
 def _noted(
     change: Callable[Concatenate[KVCache, Arguments], None],
@@ -102,7 +110,7 @@ class KVCache:
         spec: sizes, dtype and device.
         batch: sequences side by side.
         tail_rows: rows that the tail must hold; it gets a few more, see ``capacity``.
-        lead: rows to provide in front of it, which :meth:`fork` fills.
+        lead: rows to provide in front of it, see :meth:`KVSpec.lead`; the prefix fills them.
         """
         self.spec = spec
         self.prefix: list[tuple[Tensor, Tensor]] = []
@@ -143,6 +151,7 @@ class KVCache:
         if layer != len(self.prefix):
             raise ValueError(f"prefix of layer {layer} after {len(self.prefix)} layers")
         self.prefix.append((key.contiguous(), value.contiguous()))
+        self._copy_lead(layer)
 
     def lead_for(self, rows: int) -> int:
         """How many of the lead's last rows a pass over `rows` tokens should see with the tail."""
@@ -223,12 +232,8 @@ class KVCache:
 
     def fork(self, tail_rows: int) -> KVCache:
         """A cache that shares this one's prefix and starts with an empty tail of its own."""
-        spec, lead = self.spec, 0
-        if spec.attention != "sdpa" and all(device.type == "cpu" for device in spec.devices):
-            small = sum(key.nbytes + value.nbytes for key, value in self.prefix)
-            whole = small <= LARGEST_COPIED_BYTES
-            lead = self.prefix_length if whole else count_lead(self.prefix_length)
-        other = KVCache(spec, self.tails[0].shape[2], tail_rows, lead)
+        spec, batch = self.spec, self.tails[0].shape[2]
+        other = KVCache(spec, batch, tail_rows, spec.lead(batch, self.prefix_length))
         other.share_prefix(self)
         return other
 
@@ -236,10 +241,8 @@ class KVCache:
     def share_prefix(self, other: KVCache) -> None:
         """Have the prefix of another cache, and its last rows in front of the tail as well."""
         self.prefix = other.prefix
-        if self.lead:
-            for led, pair in zip(self._led, self.prefix, strict=True):
-                for rows, prefix in zip(led, pair, strict=True):
-                    rows[:, :, : self.lead] = prefix[:, :, -self.lead :]
+        for layer in range(len(self.prefix)):
+            self._copy_lead(layer)
 
     @_noted
     def gather_prefix(self, other: KVCache, columns: Tensor) -> None:
@@ -249,6 +252,14 @@ class KVCache:
             (key.index_select(2, places[key.device]), value.index_select(2, places[key.device]))
             for key, value in other.prefix
         ]
+        for layer in range(len(self.prefix)):
+            self._copy_lead(layer)
+
+    def _copy_lead(self, layer: int) -> None:
+        """Have the last rows of a layer's prefix in front of its tail."""
+        if self.lead:
+            for rows, prefix in zip(self._led[layer], self.prefix[layer], strict=True):
+                rows[:, :, : self.lead] = prefix[:, :, -self.lead :]
 
     @_noted
     def reserve_prefix(self, rows: int) -> None:

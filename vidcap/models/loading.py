@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import importlib
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -40,6 +39,7 @@ from vidcap.models.stored import words_of
 from vidcap.models.unpacked import INTEGERS, count_parameters, unpacks
 from vidcap.models.weights import stored_tensors
 from vidcap.settings import AttentionName, ModelSettings, QuantizeName
+from vidcap.threads import available_threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def load_pair_folders(folders: PairFolders, settings: ModelSettings) -> LoadedPa
             does not match, an attention kernel that does not run.
         UsageError: a device name torch does not know, or settings that contradict each other.
     """
-    threads = settings.threads or os.cpu_count() or 1
+    threads = available_threads(settings.threads)
     torch.set_num_threads(threads)
     placement = target_placement(folders, settings)
     device = torch.device(placement.first)

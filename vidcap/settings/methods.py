@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import combinations
 from typing import Any
 
 from vidcap.errors import UsageError
@@ -101,9 +102,43 @@ def method_settings(name: str, **overrides: Any) -> SpeculationSettings:
         raise UsageError(
             f"{idle[0].replace('_', '-')} makes no difference to method '{name}'"
             + (f" with tree '{settings.tree}'" if of_a_tree and settings.needs_draft else ""),
-            hint=part_owners(idle[0]),
+            hint=_way_to(idle[0], settings),
         )
     return settings
+
+
+#: Settings that give a method parts that it does not have as it stands.
+_SWITCHES: tuple[tuple[str, Any], ...] = (
+    ("prune", 0.9),
+    *[("prune_by", by) for by in ("attention", "uv", "random")],
+    ("prefill", "parallel"),
+    ("verify", "loose"),
+    *[("loose_rule", rule) for rule in ("lvspec", "fly")],
+    *[("tree", tree) for tree in ("chain", "dynamic", "entropy")],
+    ("lookup_branch", 8),
+)
+
+
+def _way_to(name: str, settings: SpeculationSettings) -> str | None:
+    """Methods that have the part `name`, and how this one gets it, as a hint."""
+    switch = _switch(name, settings)
+    if switch is None or not _owners(name):
+        return switch or part_owners(name)
+    return f"{part_owners(name)}; {switch}"
+
+
+def _switch(name: str, settings: SpeculationSettings) -> str | None:
+    """The fewest other settings with which a method has the part `name`, as a hint."""
+    for count in (1, 2):
+        for switches in combinations(_SWITCHES, count):
+            try:
+                changed = replace(settings, **dict(switches))
+            except UsageError:
+                continue  # they contradict each other
+            if name in changed.parts() and {key for key, _ in switches} <= changed.parts():
+                given = (f"{key.replace('_', '-')}={value}" for key, value in switches)
+                return "here with " + " and ".join(given)
+    return None
 
 
 def part_owners(name: str) -> str | None:
@@ -111,9 +146,13 @@ def part_owners(name: str) -> str | None:
 
     Where none has it as it stands, the trees, prunings or loose rules that have it.
     """
-    owners = [method for method, preset in METHODS.items() if name in preset.parts()]
+    owners = _owners(name)
     tables = {"tree": TREE_PARTS, "prune-by": PRUNE_PARTS, "loose-rule": LOOSE_PARTS}
     for key, table in tables.items():
         if not owners:
             owners = [f"{key}={value}" for value, parts in table.items() if name in parts]
     return "it belongs to: " + ", ".join(owners) if owners else None
+
+
+def _owners(name: str) -> list[str]:
+    return [method for method, preset in METHODS.items() if name in preset.parts()]

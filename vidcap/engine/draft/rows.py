@@ -52,16 +52,13 @@ class DraftRows:
         Returns:
             hidden states [b, q, d].
         """
-        self.calls += 1
-        offset = mask.shape[2] - ids.shape[1]
-        if isinstance(depth, int):
-            depths = torch.full_like(ids, depth - 1)
-        else:
-            depths = torch.zeros_like(ids) + depth - 1
         # A node of depth n sees n rows. On a chain these are all there are, and kernels without a
         # mask are cheaper.
-        chain = isinstance(depth, int) and ids.shape[1] == 1 and mask.shape[2] == depth
-        return self.decoder.run(ids, depths, None if chain else mask, offset=offset)
+        if isinstance(depth, int) and ids.shape[1] == 1 and mask.shape[2] == depth:
+            return self.follow(ids, depth)
+        self.calls += 1
+        depths = torch.zeros_like(ids) + depth - 1
+        return self.decoder.run(ids, depths, mask, offset=mask.shape[2] - ids.shape[1])
 
     def skip(self, root: Tensor, accepted: Accepted) -> None:
         """Note the committed tokens of a round in which nothing was fed."""

@@ -140,10 +140,12 @@ class SelfSource:
             raise ValueError("gathered rows keep their positions: compact ids need a prefill")
         if target is None:
             raise ValueError("self-drafting needs the target's rows")
-        kv = KVCache(target.kv.spec, suffix_ids.shape[0], rows)
         if kept is None:
-            kv.share_prefix(target.kv)
+            kv = target.kv.fork(rows)
         else:
-            kv.gather_prefix(target.kv, target.prefix.columns_of(kept))
+            spec, batch = target.kv.spec, suffix_ids.shape[0]
+            columns = target.prefix.columns_of(kept)
+            kv = KVCache(spec, batch, rows, spec.lead(batch, len(columns)))
+            kv.gather_prefix(target.kv, columns)
         kv.copy_committed(target.kv)
         return Decoder(target.model, target.prefix, kv)

@@ -125,7 +125,8 @@ class _Start:
         with self.stats.timer("target_prefill"):
             target = self._prefill(prefix, answer, views)
         self._go(answer, views)
-        prompt = PrefilledPrompt(target.fork(1), probes.prefix, source, pruner, self.speculation)
+        kept = target.prompt_only()
+        prompt = PrefilledPrompt(kept, probes.prefix, source, pruner, self.speculation)
         generation = answer.generation(
             target, probes.prefix, views, self._wait, should_stop=should_stop
         )
