@@ -50,9 +50,10 @@ class Scripted(Policy):
 
     least_chance = 0.0
 
-    def __init__(self, depths: Sequence[int]):
+    def __init__(self, depths: Sequence[int], width: int = AUTO_WIDTH):
         super().__init__()
         self.depths = list(depths)
+        self.width = width
         self.left = 0
 
     def worthy(self, chances: Sequence[float]) -> int:
@@ -64,7 +65,7 @@ class Scripted(Policy):
         return self.left > 0
 
     def expands(self, chances: Sequence[float]) -> bool:
-        assert len(chances) == AUTO_WIDTH
+        assert len(chances) == self.width
         assert list(chances) == sorted(chances, reverse=True)
         self.left -= 1
         return self.left > 0
@@ -95,6 +96,7 @@ def brute_force_tree(
         (DynamicSettings(12, 3, 4), False),
         (DynamicSettings(5, 4, 2), False),
         (DynamicSettings(LARGEST_AUTO_TREE, 4, AUTO_WIDTH), True),
+        (DynamicSettings(4, 4, 1), True),  # a chain
     ],
 )
 def test_the_tree_of_the_likeliest_paths(
@@ -106,9 +108,9 @@ def test_the_tree_of_the_likeliest_paths(
     stack = LogitsStack(LogitsSettings(model.rules.vocab_size, (3,), 1.1), prompt)
     decoder = Decoder.prefill(model.language, prefix).fork(200)
     decoder.append(torch.tensor([QUESTION]))
-    policy = Scripted([form.depth])
+    policy = Scripted([form.depth], form.width)
     drafter = (
-        AdaptiveDrafter(decoder, policy, stack)
+        AdaptiveDrafter(decoder, policy, stack, form.width)
         if adaptive
         else DynamicDrafter(decoder, form, stack)
     )

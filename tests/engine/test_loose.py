@@ -240,6 +240,7 @@ class Watched(Policy):
     def __init__(self) -> None:
         super().__init__()
         self.told: list[tuple[int, list[tuple[float, bool]]]] = []
+        self.widths: set[int] = set()
 
     def worthy(self, chances: Sequence[float]) -> int:
         return len(chances)
@@ -249,6 +250,7 @@ class Watched(Policy):
         return True
 
     def expands(self, chances: Sequence[float]) -> bool:
+        self.widths.add(len(chances))
         self.levels -= 1
         return self.levels > 0
 
@@ -272,6 +274,7 @@ def test_auto_at_fraction_0_is_lossless(run: Run, tiny_draft: Path) -> None:
     assert tokens == run.ask(QUESTION, PLAIN)[0]
     assert stats.loosened == 0
     assert stats.drafted > stats.rounds == len(policy.told)
+    assert policy.widths == {1}  # siblings bring little where a first choice may stand
 
 
 def test_what_is_let_through_is_a_hit_to_auto(run: Run, tiny_draft: Path) -> None:

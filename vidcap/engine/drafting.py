@@ -197,7 +197,10 @@ class Drafting:
         decoder = None if prepared is None else prepared.decoder
         late = partial(views.decoder, self.first_view or "pruned", apart_from=_ROUND)
         policy = self.policy or Policy()
-        return AutoDrafter(context, decoder, late, policy, self.stack, self.stats)
+        # Where a first choice may stand although the target has another one, siblings bring little:
+        # they are taken where they are that choice, and end what the first one had begun.
+        width = 1 if self.settings.verify == "loose" else AUTO_WIDTH
+        return AutoDrafter(context, decoder, late, policy, self.stack, self.stats, width)
 
     def _lookup(self, prompt_ids: Tensor) -> Lookup:
         suppressed = self.stack.settings.suppress

@@ -40,12 +40,16 @@ class _Node:
 class AdaptiveDrafter:
     """Drafts trees of the size and depth that a :class:`Policy` finds worth their time."""
 
-    def __init__(self, decoder: Decoder, policy: Policy, stack: LogitsStack):
+    def __init__(
+        self, decoder: Decoder, policy: Policy, stack: LogitsStack, width: int = AUTO_WIDTH
+    ):
         """Args:
         decoder: the drafting model behind the prompt.
         policy: decides about levels and nodes.
         stack: the request's logits stack, shared with the target.
+        width: nodes of a level that are run at most, and continuations of each; 1 for chains.
         """
+        self._width = width
         self._rows = DraftRows(decoder)
         self._policy = policy
         self._stack = stack
@@ -87,7 +91,7 @@ class AdaptiveDrafter:
         """The nodes of a level that the draft should run, none where it should stop."""
         if not level or self._nodes[level[0]].depth >= DEEPEST_AUTO_TREE:
             return []
-        best = sorted(level, key=lambda index: -self._nodes[index].chance)[:AUTO_WIDTH]
+        best = sorted(level, key=lambda index: -self._nodes[index].chance)[: self._width]
         least = self._policy.least_chance
         chances = [self._nodes[index].chance for index in best]
         wanted = sorted(
@@ -121,7 +125,7 @@ class AdaptiveDrafter:
         """Add the best continuations of nodes whose hidden states [1, n, d] are known."""
         logits = self._rows.decoder.model.logits(hidden).to(tokens.device)
         scores = self._stack.process(logits, tokens, mask)[0]
-        best = torch.softmax(scores, dim=-1).topk(AUTO_WIDTH, dim=-1)
+        best = torch.softmax(scores, dim=-1).topk(self._width, dim=-1)
         found = zip(level, best.values.tolist(), best.indices.tolist(), strict=True)
         for index, probs, tokens_of in found:
             node = self._nodes[index]

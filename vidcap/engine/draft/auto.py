@@ -10,7 +10,7 @@ from vidcap.engine.decoder import Decoder
 from vidcap.engine.draft.adaptive import AdaptiveDrafter
 from vidcap.engine.draft.base import catch_up
 from vidcap.engine.logits import LogitsStack
-from vidcap.engine.policy import Policy
+from vidcap.engine.policy import AUTO_WIDTH, Policy
 from vidcap.engine.round import Accepted, Proposal
 from vidcap.engine.stats import Stats
 from vidcap.engine.tree import ROOT_ONLY
@@ -31,6 +31,7 @@ class AutoDrafter:
         policy: Policy,
         stack: LogitsStack,
         stats: Stats,
+        width: int = AUTO_WIDTH,
     ):
         """Args:
         context: tokens of the prompt.
@@ -39,18 +40,20 @@ class AutoDrafter:
         policy: decides, and learns from every round.
         stack: the request's logits stack, shared with the target.
         stats: where the loop notes what a round cost.
+        width: see :class:`AdaptiveDrafter`.
         """
         self._late = late
         self._policy = policy
         self._stack = stack
         self._stats = stats
+        self._width = width
         self._model: AdaptiveDrafter | None = None
         self._text: list[int] = []
         self._drafted = False
         self._behind = False
         policy.begin(context)
         if decoder is not None:
-            self._model = AdaptiveDrafter(decoder, policy, stack)
+            self._model = AdaptiveDrafter(decoder, policy, stack, width)
             policy.observe_prefill(stats.seconds["draft_prefill"], late=False)
 
     def propose(self, root: Tensor) -> Proposal:
@@ -87,7 +90,7 @@ class AutoDrafter:
     def _started(self, root: Tensor) -> AdaptiveDrafter:
         if self._model is None:
             before = self._stats.seconds["draft_prefill"]
-            self._model = AdaptiveDrafter(self._late(), self._policy, self._stack)
+            self._model = AdaptiveDrafter(self._late(), self._policy, self._stack, self._width)
             seconds = self._stats.seconds["draft_prefill"] - before
             self._policy.observe_prefill(seconds, late=True)
             catch_up(self._model, self._text, root)
