@@ -149,7 +149,7 @@ def _shell(path, *words, cwd):
         (["models", "pu"], {"pull"}),
         (["ask", "--pair", "qwen2.5-vl-32b-"], {"qwen2.5-vl-32b-3b"}),
         (["plan", "--method", "specv"], {"specvlm"}),
-        (["bench", "--set", "uv"], {"uv-layer="}),
+        (["bench", "--set", "uv"], {"uv-base=", "uv-layer=", "uv-text="}),
         (["models", "show", "specv"], {"specvlm"}),
         (["models", "path", "qwen2.5-vl-32b-"], {"qwen2.5-vl-32b-3b"}),
     ],
