@@ -70,7 +70,7 @@ class _Fit:
             return y * _ROW_SHARE / (1 + _ROW_SHARE * (x - 1)), 0.0
         xz, yz = self.xz / count - x * z, self.yz / count - y * z
         zz = self.zz / count - z * z + _BLOCK_PRIOR * _EMPTY_VARIANCE / count
-        # What the rows do not explain; its square root is not needed.
+        # The slope of what is left of y and z once their lines through the rows are taken away.
         per_block = max(0.0, (yz - xy * xz / xx) / (zz - xz * xz / xx))
         per_row = max(0.0, (xy - per_block * xz) / xx)
         varying = per_row * x + per_block * z
